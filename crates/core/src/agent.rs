@@ -1,0 +1,320 @@
+//! One agent: what is wanted of it and what is the case.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::class::Class;
+use crate::input::Goal;
+use crate::name::{AgentId, GroupId, Name, RunId};
+use crate::policy::Policy;
+use crate::record::{Cause, Trip, WaitReason};
+use crate::time::Mono;
+use crate::topology::Strategy;
+use crate::verdict::{Counters, Until};
+
+/// What is the case with an agent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Phase {
+    /// Declared; its trigger has not come yet.
+    Idle,
+    /// Held until a moment or an event, then started.
+    Waiting { reason: WaitReason, until: Until, then: Launch },
+    /// To be restarted at a known time.
+    Backoff { until: Mono, then: Launch },
+    /// A spawn has been ordered; the run is not ready yet.
+    Starting(Run),
+    /// The run is ready.
+    Running(Run),
+    /// The run is to end.
+    Stopping { run: Run, why: Why, rung: Rung },
+    /// At rest because somebody said so, or because it failed and is not to be restarted.
+    Stopped { failed: bool },
+    /// At rest because it has finished.
+    Done,
+    /// At rest until something has been put right.
+    Halted(Class),
+    /// At rest until it is revived.
+    CrashedOut(Trip),
+}
+
+/// How an agent is started when its time comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Launch {
+    pub(crate) cause: Cause,
+    pub(crate) fresh: bool,
+}
+
+/// A life of the agent that is not over.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Run {
+    pub(crate) id: RunId,
+    pub(crate) started: Mono,
+    /// Whether it is a fresh session.
+    pub(crate) fresh: bool,
+    /// Whether the host has said that it exists.
+    pub(crate) spawned: bool,
+    /// Whether it has beaten yet.
+    pub(crate) beaten: bool,
+    /// From when its silence is measured: its last beat, or its start.
+    pub(crate) silent_since: Mono,
+    /// From when its inactivity is measured: its last activity, or its start.
+    pub(crate) idle_since: Mono,
+    /// How long the machine slept during its life.
+    pub(crate) slept: Duration,
+    /// When it asked for its own shutdown.
+    pub(crate) wished: Option<Mono>,
+}
+
+/// Why a run is to end. It decides the class of the death.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Why {
+    /// An operator stopped it, or took its project down, or we close.
+    Asked,
+    /// An operator wants it started again: as soon as it has ended, or in the order of its group.
+    Restart { fresh: bool, ordered: bool },
+    /// It is no longer declared.
+    Removed,
+    /// Its group is restarted, and starts again at this moment.
+    Group { resume_at: Mono, fresh: bool },
+    /// Its group has failed for good.
+    GroupFailed,
+    /// It no longer shows that it lives, or has lived too long.
+    Unresponsive,
+    /// It spent more than it may.
+    Overspent,
+    /// It asked for its own shutdown.
+    Wished,
+}
+
+/// How far the stop has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Rung {
+    /// Others have to end first.
+    Queued,
+    /// It has been asked; it is killed at this moment.
+    Asked { kill_at: Mono },
+    /// It has been killed; at this moment the host is asked what became of it.
+    Killed { inquire_at: Mono },
+}
+
+/// Everything about an agent that changes: what a daemon must hand to its successor.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Life {
+    pub(crate) goal: Goal,
+    pub(crate) phase: Phase,
+    pub(crate) counters: Counters,
+    /// The number of the latest run; zero before the first.
+    pub(crate) last_run: RunId,
+    /// The generation that the counters belong to.
+    pub(crate) generation: u64,
+    /// It takes part in an ordered start that has not reached it, or has not got past it.
+    pub(crate) sequenced: bool,
+    /// Its balance is zero or below.
+    pub(crate) broke: bool,
+}
+
+impl Life {
+    /// The life of an agent of which nothing is known.
+    pub fn blank() -> Life {
+        Life::new(0)
+    }
+
+    /// Takes a goal from where it was stored.
+    pub fn want(&mut self, goal: Goal) {
+        self.goal = goal;
+    }
+
+    /// Takes care that no run number up to this one is used again.
+    pub fn number_from(&mut self, run: RunId) {
+        self.last_run = self.last_run.max(run);
+    }
+
+    /// Takes a run for one that lived when it was last heard of, unless a later one is known.
+    pub fn was_running(&mut self, run: RunId) {
+        if run >= self.last_run {
+            self.last_run = run;
+            // Nobody knows on which clock it began; as far as we are concerned it has just begun.
+            let begun = Mono::from_nanos(u64::MAX);
+            let run = Run { spawned: true, ..Run::new(run, false, begun) };
+            self.phase = Phase::Running(run);
+        }
+    }
+
+    pub(crate) fn new(generation: u64) -> Life {
+        Life {
+            goal: Goal::Up,
+            phase: Phase::Idle,
+            counters: Counters::default(),
+            last_run: RunId(0),
+            generation,
+            sequenced: false,
+            broke: false,
+        }
+    }
+}
+
+impl Phase {
+    /// The run that is not over, where there is one.
+    pub(crate) fn run(&self) -> Option<&Run> {
+        match self {
+            Phase::Starting(run) | Phase::Running(run) | Phase::Stopping { run, .. } => Some(run),
+            Phase::Idle
+            | Phase::Waiting { .. }
+            | Phase::Backoff { .. }
+            | Phase::Stopped { .. }
+            | Phase::Done
+            | Phase::Halted(_)
+            | Phase::CrashedOut(_) => None,
+        }
+    }
+
+    pub(crate) fn run_mut(&mut self) -> Option<&mut Run> {
+        match self {
+            Phase::Starting(run) | Phase::Running(run) | Phase::Stopping { run, .. } => Some(run),
+            Phase::Idle
+            | Phase::Waiting { .. }
+            | Phase::Backoff { .. }
+            | Phase::Stopped { .. }
+            | Phase::Done
+            | Phase::Halted(_)
+            | Phase::CrashedOut(_) => None,
+        }
+    }
+
+    /// Whether those that wait for the agent may start.
+    pub(crate) const fn is_ready(&self) -> bool {
+        matches!(self, Phase::Running(_) | Phase::Done)
+    }
+
+    /// What it waits for, if it waits.
+    pub(crate) const fn held_for(&self) -> Option<WaitReason> {
+        if let Phase::Waiting { reason, .. } = self { Some(*reason) } else { None }
+    }
+
+    pub(crate) const fn is_stopping(&self) -> bool {
+        matches!(self, Phase::Stopping { .. })
+    }
+}
+
+/// An agent's place in the tree: which top group, and where in the order of its agents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) group: GroupId,
+    pub(crate) top: GroupId,
+    pub(crate) at: usize,
+}
+
+/// An agent as the supervisor keeps it.
+#[derive(Debug, Clone)]
+pub(crate) struct Agent {
+    pub(crate) name: Name,
+    pub(crate) project: Name,
+    pub(crate) policy: Arc<Policy>,
+    pub(crate) after: Vec<AgentId>,
+    /// Those that start after this one, by their own word.
+    pub(crate) dependents: Vec<AgentId>,
+    pub(crate) strategy: Option<Strategy>,
+    pub(crate) generation: u64,
+    pub(crate) place: Option<Place>,
+    /// Whether it is declared. An undeclared one keeps its place and its run numbers.
+    pub(crate) declared: bool,
+    /// The last edition of what is declared that it was in.
+    pub(crate) edition: u64,
+    pub(crate) life: Life,
+    /// The deadline it is queued under.
+    pub(crate) armed: Option<Mono>,
+    pub(crate) touched: bool,
+}
+
+/// Why a run has to be ended by the clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Overdue {
+    /// No beat in time.
+    Beat { ttl: Duration },
+    /// No activity in time, or it has lived too long.
+    Silent,
+    /// It asked for its own shutdown and did not end.
+    Wish,
+}
+
+impl Run {
+    pub(crate) const fn new(id: RunId, fresh: bool, now: Mono) -> Run {
+        Run {
+            id,
+            started: now,
+            fresh,
+            spawned: false,
+            beaten: false,
+            silent_since: now,
+            idle_since: now,
+            slept: Duration::ZERO,
+            wished: None,
+        }
+    }
+
+    /// How long it has lived, without the time that the machine slept.
+    pub(crate) fn age(&self, now: Mono) -> Duration {
+        now.since(self.started).saturating_sub(self.slept)
+    }
+
+    /// The machine slept: silence during that time means nothing.
+    pub(crate) fn excuse(&mut self, slept: Duration, now: Mono) {
+        self.silent_since = (self.silent_since + slept).min(now);
+        self.idle_since = (self.idle_since + slept).min(now);
+        self.slept = self.slept.saturating_add(slept);
+        self.wished = self.wished.map(|at| at + slept);
+    }
+
+    /// The moment at which the clock ends the run, and why.
+    pub(crate) fn deadline(&self, policy: &Policy) -> Option<(Mono, Overdue)> {
+        let beat = policy.heartbeat.map(|rule| {
+            let grace = if self.beaten { Duration::ZERO } else { rule.grace };
+            (self.silent_since + rule.ttl + grace, Overdue::Beat { ttl: rule.ttl })
+        });
+        let silent = policy.silent_for.map(|span| (self.idle_since + span, Overdue::Silent));
+        let old =
+            policy.max_runtime.map(|span| (self.started + span + self.slept, Overdue::Silent));
+        let wish = self.wished.map(|at| (at + policy.stop_timeout, Overdue::Wish));
+        [wish, beat, silent, old].into_iter().flatten().min_by_key(|(due, _)| *due)
+    }
+}
+
+impl Agent {
+    /// Nobody listened until now, so silence means nothing; and a stop may not have gone out, so its
+    /// time begins now.
+    pub(crate) fn excuse_until(&mut self, now: Mono) {
+        if let Some(run) = self.life.phase.run_mut() {
+            (run.silent_since, run.idle_since) = (now, now);
+        }
+        if let Phase::Stopping { rung: Rung::Asked { kill_at }, .. } = &mut self.life.phase {
+            *kill_at = (*kill_at).max(now + self.policy.stop_timeout);
+        }
+    }
+
+    /// The moment at which something has to happen to the agent if nothing else does before.
+    pub(crate) fn deadline(&self) -> Option<Mono> {
+        match &self.life.phase {
+            Phase::Waiting { until, .. } => match until {
+                Until::Mono(due) | Until::Wall { due, .. } => Some(*due),
+                Until::Told => None,
+            },
+            Phase::Backoff { until, .. } => Some(*until),
+            Phase::Starting(run) | Phase::Running(run) => {
+                run.deadline(&self.policy).map(|(due, _)| due)
+            }
+            Phase::Stopping { rung, .. } => match rung {
+                Rung::Queued => None,
+                Rung::Asked { kill_at } => Some(*kill_at),
+                Rung::Killed { inquire_at } => Some(*inquire_at),
+            },
+            Phase::Idle
+            | Phase::Stopped { .. }
+            | Phase::Done
+            | Phase::Halted(_)
+            | Phase::CrashedOut(_) => None,
+        }
+    }
+}

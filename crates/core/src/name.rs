@@ -1,0 +1,145 @@
+//! Names and numbers by which things are known.
+//!
+//! Counters, limits and history are keyed by an agent's [`Name`], never by a process id. Inside the
+//! core an agent is an [`AgentId`], a group a [`GroupId`]: positions that stay valid for the life of
+//! the supervisor.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use core::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// The longest name, in characters.
+pub const MAX_NAME_LEN: usize = 64;
+
+/// The name of an agent, a group or a project: letters, digits, `-`, `_` and `.`, at most
+/// [`MAX_NAME_LEN`] of them. Cloning is cheap.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Name(Arc<str>);
+
+/// Why a text is not a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BadName {
+    /// There is nothing in it.
+    Empty,
+    /// It has more than [`MAX_NAME_LEN`] characters.
+    TooLong,
+    /// It has a character that names do not have.
+    Character(char),
+    /// It is `.` or `..`, which would be a folder.
+    Dots,
+}
+
+impl Name {
+    /// Checks a text and makes a name of it.
+    pub fn parse(text: &str) -> Result<Name, BadName> {
+        let allowed = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
+        if text.is_empty() {
+            return Err(BadName::Empty);
+        }
+        if let Some(other) = text.chars().find(|c| !allowed(*c)) {
+            return Err(BadName::Character(other));
+        }
+        if text.chars().count() > MAX_NAME_LEN {
+            return Err(BadName::TooLong);
+        }
+        if text == "." || text == ".." {
+            return Err(BadName::Dots);
+        }
+        Ok(Name(Arc::from(text)))
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl TryFrom<String> for Name {
+    type Error = BadName;
+
+    fn try_from(text: String) -> Result<Name, BadName> {
+        Name::parse(&text)
+    }
+}
+
+impl From<Name> for String {
+    fn from(name: Name) -> String {
+        String::from(name.as_str())
+    }
+}
+
+impl fmt::Display for BadName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BadName::Empty => f.write_str("a name needs at least one character"),
+            BadName::TooLong => write!(f, "a name has at most {MAX_NAME_LEN} characters"),
+            BadName::Character(c) => {
+                write!(f, "{c:?} cannot be in a name: letters, digits, `-`, `_` and `.` can")
+            }
+            BadName::Dots => f.write_str("`.` and `..` are folders, not names"),
+        }
+    }
+}
+
+impl core::error::Error for BadName {}
+
+/// Which agent, by its place in the supervisor. Never reused while the supervisor lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct AgentId(pub(crate) u32);
+
+impl AgentId {
+    /// The place as an index, for tables kept beside the supervisor.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Which group, by its place in the supervisor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct GroupId(pub(crate) u32);
+
+impl GroupId {
+    /// The place as an index, for tables kept beside the supervisor.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// The number of one life of an agent: 1 for its first, never reused.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct RunId(pub u64);
+
+impl fmt::Display for RunId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_hold_only_what_is_safe_in_a_path_and_a_command_line() {
+        for good in ["a", "web-1", "x.y_z", "…".repeat(0).as_str(), "Ärzte"] {
+            assert_eq!(Name::parse(good).is_ok(), !good.is_empty(), "{good}");
+        }
+        for bad in ["", ".", "..", "a/b", "a b", "a\0", "-\n", "x:y"] {
+            assert!(Name::parse(bad).is_err(), "{bad:?}");
+        }
+        assert!(Name::parse(&"n".repeat(64)).is_ok());
+        assert_eq!(Name::parse(&"n".repeat(65)), Err(BadName::TooLong));
+    }
+}
