@@ -1,0 +1,185 @@
+//! One agent: its own keys over the file's defaults.
+//!
+//! Tables merge key by key; lists and plain values replace. The exception is `probe`, whose keys
+//! are alternatives: an agent's probe replaces the default one.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use defib_core::policy::{Ready, Trigger};
+use defib_core::preset::Preset;
+use defib_core::signal::Signal;
+
+use crate::config::{
+    Agent, AgentKind, Budget, Burn, Command, Leftovers, Log, OsLimits, Probe, ProbeTarget, ReadyBy,
+};
+use crate::diagnostic::Findings;
+use crate::fields::{Datum, Layers};
+use crate::source::Span;
+use crate::words::PRESETS;
+
+use super::command::{command, shell_command};
+use super::{Spelled, policy};
+
+/// Lowers an agent whose table is written at `span`.
+pub(super) fn agent(
+    name: &Spelled,
+    own: Layers<'_>,
+    span: Span,
+    findings: &mut Findings,
+) -> Option<Agent> {
+    let preset = own.word("preset", &PRESETS).unwrap_or(Preset::Default);
+    let mut policy = policy::policy(preset, own, findings);
+    let (trigger, cron) = trigger(own);
+    policy.trigger = trigger;
+    let ready = ready(own, findings);
+    policy.ready = match ready {
+        ReadyBy::Spawn => Ready::AtSpawn,
+        ReadyBy::Notify | ReadyBy::Probe => Ready::WhenTold,
+    };
+    let probe = probe(own, findings);
+    let resume = run("resume", own, findings);
+    let command = run("command", own, findings);
+    if !own.has("command") {
+        findings
+            .error(span, format!("agent `{}` has no `command`", name.name))
+            .label("what shall it run?")
+            .help("for example: `command = [\"claude\", \"-p\", \"review the open PRs\"]`");
+    }
+    Some(Agent {
+        name: name.name.clone(),
+        preset,
+        policy,
+        command: command?,
+        cwd: path(own, "cwd"),
+        env: env(own),
+        env_pass: own.texts("env_pass").unwrap_or_default(),
+        env_file: path(own, "env_file"),
+        kind: own.word("kind", AgentKind::MEANINGS).unwrap_or(AgentKind::Auto),
+        pty: own.bool("pty").unwrap_or(false),
+        enabled: own.bool("enabled").unwrap_or(true),
+        user: own.text("user").map(str::to_owned),
+        umask: own.count("umask"),
+        resume,
+        heartbeat_file: path(own.merged("heartbeat"), "file"),
+        probe,
+        ready,
+        // The caller's, who knows where they are written.
+        after: Vec::new(),
+        cron,
+        stop_signal: own.text("stop_signal").and_then(Signal::parse).unwrap_or(Signal::TERM),
+        leftovers: own.word("leftovers", Leftovers::MEANINGS).unwrap_or(Leftovers::Kill),
+        account: own.text("account").map(str::to_owned),
+        capabilities: own.texts("capabilities"),
+        limits_os: limits_os(own.merged("limits_os")),
+        log: log(own.merged("log")),
+        budget: budget(own.merged("budget")),
+    })
+}
+
+fn path(own: Layers<'_>, key: &str) -> Option<PathBuf> {
+    own.text(key).map(PathBuf::from)
+}
+
+fn env(own: Layers<'_>) -> BTreeMap<String, String> {
+    let variable = |entry: &crate::fields::Entry| {
+        Some((entry.key.clone(), entry.item.datum.as_text()?.to_owned()))
+    };
+    own.merged("env").entries().filter_map(variable).collect()
+}
+
+/// A command of the agent's own, by a shell if it asks for one.
+fn run(key: &str, own: Layers<'_>, findings: &mut Findings) -> Option<Command> {
+    let item = own.item(key)?;
+    if !own.bool("shell").unwrap_or(false) {
+        return command(key, item, findings);
+    }
+    if let (Datum::List(_), Some(shell)) = (&item.datum, own.key_span("shell")) {
+        findings
+            .error(item.span, format!("`{key}` is a list, but `shell = true` takes a string"))
+            .label("a shell reads a line")
+            .related(shell, "asked for here")
+            .help("write the command as one string, or leave `shell` out");
+    }
+    shell_command(item)
+}
+
+fn trigger(own: Layers<'_>) -> (Trigger, Option<String>) {
+    match own.text("trigger") {
+        None | Some("boot") => (Trigger::Boot, None),
+        Some("manual") => (Trigger::Manual, None),
+        Some(cron) => {
+            let expression = cron.strip_prefix("cron:").unwrap_or(cron).trim();
+            (Trigger::Cron, Some(expression.to_owned()))
+        }
+    }
+}
+
+fn ready(own: Layers<'_>, findings: &mut Findings) -> ReadyBy {
+    let ready = own.word("ready", ReadyBy::MEANINGS).unwrap_or(ReadyBy::Spawn);
+    if let (ReadyBy::Probe, false, Some(item)) = (ready, own.has("probe"), own.item("ready")) {
+        findings
+            .error(item.span, "`ready = \"probe\"` needs a `probe`")
+            .label("nothing would ever say so")
+            .help("for example: `probe = { tcp = \"127.0.0.1:8080\" }`");
+    }
+    ready
+}
+
+fn probe(own: Layers<'_>, findings: &mut Findings) -> Option<Probe> {
+    let own = own.replaced("probe")?;
+    let target = if let Some(url) = own.text("http") {
+        ProbeTarget::Http(url.to_owned())
+    } else if let Some(address) = own.text("tcp") {
+        ProbeTarget::Tcp(address.to_owned())
+    } else {
+        ProbeTarget::Exec(command("exec", own.item("exec")?, findings)?)
+    };
+    Some(Probe {
+        target,
+        every: own.duration("every").unwrap_or(Duration::from_secs(10)),
+        timeout: own.duration("timeout").unwrap_or(Duration::from_secs(2)),
+        failures: own.count("failures").unwrap_or(3),
+    })
+}
+
+fn limits_os(own: Layers<'_>) -> OsLimits {
+    OsLimits {
+        memory: own.size("memory"),
+        processes: own.size("processes"),
+        files: own.size("files"),
+        cpu: own.duration("cpu"),
+    }
+}
+
+fn log(own: Layers<'_>) -> Log {
+    let usual = Log::default();
+    Log {
+        max_size: own.size("max_size").unwrap_or(usual.max_size),
+        keep: own.count("keep").unwrap_or(usual.keep),
+    }
+}
+
+fn budget(own: Layers<'_>) -> Budget {
+    let amounts = |key| {
+        let amount = |entry: &crate::fields::Entry| match entry.item.datum {
+            Datum::Number(amount) => Some((entry.key.clone(), amount)),
+            Datum::Bool(_)
+            | Datum::Integer(_)
+            | Datum::Text(_)
+            | Datum::Duration(_)
+            | Datum::Name(_)
+            | Datum::List(_)
+            | Datum::Table(_)
+            | Datum::Broken => None,
+        };
+        own.merged(key).entries().filter_map(amount).collect()
+    };
+    Budget {
+        balance: amounts("balance"),
+        per_run: amounts("per_run"),
+        per_day: amounts("per_day"),
+        burn: own.word("burn", Burn::MEANINGS).unwrap_or(Burn::Notify),
+    }
+}
