@@ -1,0 +1,246 @@
+//! One cgroup an agent, where cgroup v2 is writable.
+//!
+//! A process cannot leave its cgroup by forking, so "everything that descends from a run" is one file
+//! to read and one to write. Nothing is kept open per agent: a file of a cgroup that was read once
+//! keeps a page of kernel memory for as long as it is open.
+//!
+//! Invariant: only folders below one that carries this home's key are ever made, killed or removed.
+//! It refuses to enable controllers or to move anybody: processes are born in their cgroup.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+
+use rustix::fs::{AtFlags, Dir, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::process::Pid;
+
+/// The folder that holds the agents' cgroups.
+pub(crate) struct Cgroups {
+    above: OwnedFd,
+    name: String,
+    folder: OwnedFd,
+    /// Those that were killed, and so must be made anew before they are entered.
+    killed: RefCell<BTreeSet<String>>,
+}
+
+impl Cgroups {
+    /// Makes the folder, if this process may.
+    pub(crate) fn new(home_key: &str) -> Option<Cgroups> {
+        let above = open_folder(&own_cgroup()?)?;
+        let name = format!("{}{}", folder_prefix(home_key)?, rustix::process::getpid());
+        rustix::fs::mkdirat(&above, &name, Mode::from_raw_mode(0o755)).ok()?;
+        let folder = open_at(&above, &name, FOLDER).ok();
+        // Kernels before 5.14 cannot kill a cgroup; there the tree is walked instead.
+        if let Some(folder) = folder.filter(|folder| exists(folder, "cgroup.kill")) {
+            return Some(Cgroups { above, name, folder, killed: RefCell::default() });
+        }
+        let _ = rustix::fs::unlinkat(&above, &name, AtFlags::REMOVEDIR);
+        None
+    }
+
+    /// The cgroup of this name, made if it is not there.
+    ///
+    /// A process that is made into a cgroup which was killed before is killed too: the kernel takes it
+    /// for one that was being made at that moment. So such a cgroup is removed first.
+    pub(crate) fn enter(&self, name: &str) -> Result<OwnedFd, Errno> {
+        if self.killed.borrow().contains(name) {
+            rustix::fs::unlinkat(&self.folder, name, AtFlags::REMOVEDIR)?;
+            self.killed.borrow_mut().remove(name);
+        }
+        match open_at(&self.folder, name, OFlags::PATH | FOLDER) {
+            Err(Errno::NOENT) => {
+                rustix::fs::mkdirat(&self.folder, name, Mode::from_raw_mode(0o755))?;
+                open_at(&self.folder, name, OFlags::PATH | FOLDER)
+            }
+            opened => opened,
+        }
+    }
+
+    /// Whether a process lives in it or below.
+    ///
+    /// Some kernels count one that has been waited for until it has left its last time slice. It is
+    /// not listed any more, so a list without anybody, and nothing below, is as good as none.
+    pub(crate) fn populated(&self, name: &str) -> bool {
+        let events = read_at(&self.folder, &format!("{name}/cgroup.events"));
+        events.is_some_and(|text| text.lines().any(|line| line == "populated 1"))
+            && (self.count(name) > 0 || self.has_inner(name))
+    }
+
+    fn has_inner(&self, name: &str) -> bool {
+        let inner = open_at(&self.folder, name, FOLDER);
+        inner.is_ok_and(|inner| !names(&inner).is_empty())
+    }
+
+    /// How many processes live in it.
+    pub(crate) fn count(&self, name: &str) -> u32 {
+        let processes = read_at(&self.folder, &format!("{name}/cgroup.procs"));
+        processes.map_or(0, |text| u32::try_from(text.lines().count()).unwrap_or(u32::MAX))
+    }
+
+    /// Kills everything in it and below.
+    pub(crate) fn kill(&self, name: &str) {
+        self.killed.borrow_mut().insert(name.to_owned());
+        kill_at(&self.folder, &format!("{name}/cgroup.kill"));
+    }
+
+    /// How many were killed in it for want of memory. Zero where nobody counts.
+    pub(crate) fn oom_kills(&self, name: &str) -> u64 {
+        let events = read_at(&self.folder, &format!("{name}/memory.events")).unwrap_or_default();
+        let count = events.lines().find_map(|line| line.strip_prefix("oom_kill "));
+        count.and_then(|count| count.parse().ok()).unwrap_or(0)
+    }
+
+    /// Removes all that is empty, and the folder if all was.
+    pub(crate) fn remove(&self) {
+        remove_below(&self.folder);
+        let _ = rustix::fs::unlinkat(&self.above, &self.name, AtFlags::REMOVEDIR);
+    }
+}
+
+/// Who lives in the cgroups of an earlier keeper of this home.
+pub(crate) fn stale_processes(home_key: &str) -> Vec<Pid> {
+    let mut found = Vec::new();
+    for_each_stale(home_key, |_, _, folder| {
+        for agent in names(folder) {
+            let text = read_at(folder, &format!("{agent}/cgroup.procs")).unwrap_or_default();
+            let numbers = text.lines().filter_map(|line| line.parse().ok());
+            found.extend(numbers.filter_map(Pid::from_raw));
+        }
+    });
+    found
+}
+
+/// Kills what an earlier keeper of this home left in its cgroups, and removes those that are empty.
+pub(crate) fn sweep(home_key: &str) {
+    for_each_stale(home_key, |above, name, folder| {
+        kill_at(folder, "cgroup.kill");
+        remove_below(folder);
+        let _ = rustix::fs::unlinkat(above, name, AtFlags::REMOVEDIR);
+    });
+}
+
+fn for_each_stale(home_key: &str, mut action: impl FnMut(&OwnedFd, &str, &OwnedFd)) {
+    let Some(above) = own_cgroup().and_then(|path| open_folder(&path)) else { return };
+    let Some(prefix) = folder_prefix(home_key) else { return };
+    let own = format!("{prefix}{}", rustix::process::getpid());
+    for name in names(&above) {
+        if name.starts_with(&prefix)
+            && name != own
+            && let Ok(folder) = open_at(&above, &name, FOLDER)
+        {
+            action(&above, &name, &folder);
+        }
+    }
+}
+
+const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC);
+
+/// A home's key can be anything; a folder's name cannot. Two homes with one prefix would be a danger,
+/// so it is spelled out in hex rather than hashed or cut; a key too long for that gets no cgroups.
+fn folder_prefix(home_key: &str) -> Option<String> {
+    let mut prefix = String::from("defib-");
+    for byte in home_key.bytes() {
+        write!(prefix, "{byte:02x}").ok()?;
+    }
+    prefix.push('-');
+    (prefix.len() < 200).then_some(prefix)
+}
+
+/// This process's folder in the cgroup v2 tree, in a unified and in a hybrid layout.
+fn own_cgroup() -> Option<PathBuf> {
+    let cgroup = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+    find_cgroup(&cgroup, &mounts)
+}
+
+fn find_cgroup(cgroup: &str, mounts: &str) -> Option<PathBuf> {
+    let own = cgroup.lines().find_map(|line| line.strip_prefix("0::"))?;
+    mounts.lines().find_map(|line| {
+        let (mount, filesystem) = line.split_once(" - ")?;
+        filesystem.starts_with("cgroup2 ").then_some(())?;
+        let mut fields = mount.split(' ').skip(3);
+        let (root, point) = (fields.next()?, fields.next()?);
+        let below = own.strip_prefix(root.trim_end_matches('/'))?;
+        let inside = below.is_empty() || below.starts_with('/');
+        (inside && !below.contains("..")).then(|| PathBuf::from(format!("{point}{below}")))
+    })
+}
+
+fn open_folder(path: &std::path::Path) -> Option<OwnedFd> {
+    rustix::fs::open(path, FOLDER, Mode::empty()).ok()
+}
+
+fn open_at(folder: &OwnedFd, name: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
+    rustix::fs::openat(folder, name, flags | OFlags::CLOEXEC, Mode::empty())
+}
+
+fn exists(folder: &OwnedFd, name: &str) -> bool {
+    rustix::fs::statat(folder, name, AtFlags::empty()).is_ok()
+}
+
+fn read_at(folder: &OwnedFd, name: &str) -> Option<String> {
+    let file = open_at(folder, name, OFlags::RDONLY).ok()?;
+    let mut bytes = vec![0; 512];
+    let mut end = 0;
+    loop {
+        match rustix::io::read(&file, bytes.get_mut(end..)?) {
+            Ok(0) => break,
+            Ok(more) => end += more,
+            Err(Errno::INTR) => {}
+            Err(_) => return None,
+        }
+        if end == bytes.len() {
+            bytes.resize(end * 2, 0);
+        }
+    }
+    bytes.truncate(end);
+    String::from_utf8(bytes).ok()
+}
+
+fn kill_at(folder: &OwnedFd, name: &str) {
+    if let Ok(file) = open_at(folder, name, OFlags::WRONLY) {
+        let _ = rustix::io::write(file, b"1");
+    }
+}
+
+fn names(folder: &OwnedFd) -> Vec<String> {
+    let Ok(entries) = Dir::read_from(folder) else { return Vec::new() };
+    let folders = entries.flatten().filter(|entry| entry.file_type().is_dir());
+    let names = folders.filter_map(|entry| entry.file_name().to_str().ok().map(str::to_owned));
+    names.filter(|name| name != "." && name != "..").collect()
+}
+
+/// A cgroup that an agent made below its own (a container's, a nested keeper's) goes as well.
+fn remove_below(folder: &OwnedFd) {
+    for name in names(folder) {
+        if let Ok(inner) = open_at(folder, &name, FOLDER) {
+            remove_below(&inner);
+        }
+        let _ = rustix::fs::unlinkat(folder, &name, AtFlags::REMOVEDIR);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_own_folder_is_found_in_unified_hybrid_and_namespaced_layouts() {
+        let found = |cgroup, mounts| find_cgroup(cgroup, mounts);
+        let unified = "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
+        let path = "/sys/fs/cgroup/user.slice/a.scope";
+        assert_eq!(found("0::/user.slice/a.scope\n", unified), Some(path.into()));
+        let hybrid = "31 23 0:27 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n\
+                      32 23 0:28 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
+        let cgroup = "4:memory:/x\n0::/\n";
+        assert_eq!(found(cgroup, hybrid), Some("/sys/fs/cgroup/unified/".into()));
+        let container = "40 23 0:26 /docker/abc /sys/fs/cgroup ro - cgroup2 cgroup rw\n";
+        assert_eq!(found("0::/docker/abc\n", container), Some("/sys/fs/cgroup".into()));
+        assert_eq!(found("0::/docker/abcd\n", container), None);
+        assert_eq!(found("0::/../other\n", unified), None);
+        assert_eq!(found("1:cpu:/\n", unified), None);
+    }
+}

@@ -1,0 +1,507 @@
+//! From a plan to a process.
+//!
+//! The child borrows the keeper's memory until it runs its program (`CLONE_VM`, with the keeper held
+//! by `CLONE_VFORK`): nothing is copied, so a spawn costs the same however big the keeper is. It
+//! borrows the descriptor table as well and gives itself a small one as its first step, so a spawn
+//! costs the same however many agents there are: what the child needs lies in two slots, [`SLOTS`],
+//! below which only standard streams live.
+//!
+//! Invariant: between the clone and `execve` the child allocates nothing, takes no lock and returns
+//! nowhere. It reads the plan, makes system calls, and leaves its error where the keeper looks.
+
+use std::arch::asm;
+use std::cell::Cell;
+use std::ffi::{CStr, CString, c_char};
+use std::mem::size_of;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use rustix::fs::{Access, Mode, OFlags};
+use rustix::io::{DupFlags, Errno, FdFlags};
+use rustix::process::{Gid, Pid, Signal, Uid};
+
+use crate::protocol::Stage;
+
+/// The descriptors by which things are handed to a child.
+pub(crate) const SLOTS: [i32; 2] = [3, 4];
+
+/// Everything the child will do.
+pub(crate) struct Plan {
+    /// The files to run, tried in this order.
+    pub(crate) programs: Vec<CString>,
+    pub(crate) arguments: Texts,
+    pub(crate) environment: Texts,
+    pub(crate) folder: Option<CString>,
+    pub(crate) streams: Streams,
+    pub(crate) umask: Option<u32>,
+    pub(crate) identity: Option<Identity>,
+    /// Resource, soft and hard bound.
+    pub(crate) limits: Vec<(u32, u64, u64)>,
+    /// What to write to `oom_score_adj`.
+    pub(crate) oom_score: Option<String>,
+    pub(crate) dies_with_keeper: bool,
+}
+
+/// What the child's standard streams become.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Streams {
+    /// Output and errors go to what is in the first slot; input is /dev/null.
+    Output,
+    /// All three are the terminal in the first slot, which controls the session.
+    Terminal,
+    /// They are the keeper's, and the child keeps both slots.
+    Keeper,
+}
+
+/// Whom the child becomes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub(crate) user: Uid,
+    pub(crate) group: Gid,
+    pub(crate) groups: Vec<Gid>,
+}
+
+/// Texts as `execve` wants them.
+pub(crate) struct Texts {
+    pointers: Vec<*const c_char>,
+    // Only here so that what the pointers point to lives as long as they do.
+    _bytes: Vec<u8>,
+}
+
+impl Texts {
+    /// `None` if one of them has a NUL inside.
+    pub(crate) fn new<'a>(texts: impl Iterator<Item = [&'a [u8]; 3]> + Clone) -> Option<Texts> {
+        let length = texts.clone().flatten().map(<[u8]>::len).sum::<usize>();
+        let count = texts.clone().count();
+        let mut bytes = Vec::with_capacity(length + count);
+        let mut begins = Vec::with_capacity(count);
+        for text in texts {
+            begins.push(bytes.len());
+            for part in text {
+                if part.contains(&0) {
+                    return None;
+                }
+                bytes.extend_from_slice(part);
+            }
+            bytes.push(0);
+        }
+        let mut pointers: Vec<*const c_char> = begins
+            .into_iter()
+            .map(|begin| bytes.get(begin..).unwrap_or_default().as_ptr().cast())
+            .collect();
+        pointers.push(std::ptr::null());
+        Some(Texts { pointers, _bytes: bytes })
+    }
+}
+
+/// A process that was made.
+#[derive(Debug)]
+pub(crate) struct Child {
+    pub(crate) pid: Pid,
+    pub(crate) pidfd: OwnedFd,
+}
+
+impl Child {
+    pub(crate) fn kill(&self) {
+        let _ = rustix::process::pidfd_send_signal(&self.pidfd, Signal::KILL);
+    }
+
+    /// Its process id, as both sides of the protocol write it.
+    pub(crate) fn number(&self) -> u32 {
+        self.pid.as_raw_pid().unsigned_abs()
+    }
+}
+
+/// Why there is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Fault {
+    pub(crate) stage: Stage,
+    pub(crate) errno: Errno,
+}
+
+impl Fault {
+    pub(crate) fn at(stage: Stage) -> impl FnOnce(Errno) -> Fault {
+        move |errno| Fault { stage, errno }
+    }
+}
+
+/// Makes processes.
+pub(crate) struct Launcher {
+    nothing: OwnedFd,
+    slots: [OwnedFd; 2],
+    stack: Vec<Page>,
+    keeper: Option<Pid>,
+    /// Containers commonly forbid clone3, because filters cannot look into its arguments.
+    clone3: bool,
+}
+
+#[repr(C, align(4096))]
+#[derive(Clone)]
+struct Page([u8; 4096]);
+
+const STACK_PAGES: usize = 8;
+
+impl Launcher {
+    /// Takes the slots. What is open there moves up: somebody may count on its staying open.
+    pub(crate) fn new() -> rustix::io::Result<Launcher> {
+        let flags = OFlags::RDWR | OFlags::CLOEXEC;
+        let opened = rustix::fs::open(c"/dev/null", flags, Mode::empty())?;
+        let nothing = rustix::io::fcntl_dupfd_cloexec(&opened, 10)?;
+        drop(opened);
+        rustix::stdio::dup2_stdin(&nothing)?;
+        let [first, second] = SLOTS;
+        let slots = [Self::take_slot(first, &nothing)?, Self::take_slot(second, &nothing)?];
+        Ok(Launcher {
+            nothing,
+            slots,
+            stack: vec![Page([0; 4096]); STACK_PAGES],
+            keeper: Some(rustix::process::getpid()),
+            clone3: true,
+        })
+    }
+
+    fn take_slot(number: i32, nothing: &OwnedFd) -> rustix::io::Result<OwnedFd> {
+        // SAFETY: the borrow ends with this statement; if nothing is open there the call says EBADF.
+        match rustix::io::fcntl_dupfd_cloexec(unsafe { BorrowedFd::borrow_raw(number) }, 10) {
+            Ok(moved) => std::mem::forget(moved),
+            Err(Errno::BADF) => {}
+            Err(errno) => return Err(errno),
+        }
+        // SAFETY: dup3 takes numbers, not pointers; the keeper runs as the whole of its process, and
+        // what was at this number has just been given another.
+        if unsafe { libc::dup3(nothing.as_raw_fd(), number, libc::O_CLOEXEC) } < 0 {
+            return Err(last_errno());
+        }
+        // SAFETY: dup3 has just opened it, and nobody else was told.
+        Ok(unsafe { OwnedFd::from_raw_fd(number) })
+    }
+
+    /// Makes the process that `plan` describes, in the cgroup if one is given, with duplicates of
+    /// `handed` in the slots.
+    pub(crate) fn launch(
+        &mut self,
+        plan: &Plan,
+        handed: [Option<BorrowedFd<'_>>; 2],
+        cgroup: Option<BorrowedFd<'_>>,
+    ) -> Result<Child, Fault> {
+        for (slot, fd) in self.slots.iter_mut().zip(handed) {
+            if let Some(fd) = fd {
+                rustix::io::dup3(fd, slot, DupFlags::CLOEXEC)
+                    .map_err(Fault::at(Stage::Descriptors))?;
+            }
+        }
+        let result = self.clone_and_run(plan, cgroup);
+        for (slot, fd) in self.slots.iter_mut().zip(handed) {
+            if fd.is_some() {
+                // The write end of a pipe must not stay open here, or its end is never seen. Both
+                // numbers are open, so this cannot fail; and there may be a child already.
+                let _ = rustix::io::dup3(&self.nothing, slot, DupFlags::CLOEXEC);
+            }
+        }
+        result
+    }
+
+    fn clone_and_run(
+        &mut self,
+        plan: &Plan,
+        cgroup: Option<BorrowedFd<'_>>,
+    ) -> Result<Child, Fault> {
+        let errand = Errand { launcher: self, plan, fault: Cell::new(None) };
+        let mut pidfd: i32 = -1;
+        let (pid, errno) = match errand.clone_process(&mut pidfd, cgroup) {
+            Ok(pid) => (pid, None),
+            Err(errno) => (None, Some(errno)),
+        };
+        let fault = errand.fault.get();
+        if matches!(errno, Some(Errno::NOSYS | Errno::PERM)) && self.clone3 {
+            self.clone3 = false;
+            return self.clone_and_run(plan, None);
+        }
+        let Some(pid) = pid else {
+            return Err(Fault { stage: Stage::Process, errno: errno.unwrap_or(Errno::INVAL) });
+        };
+        // SAFETY: the kernel stored the new process's pidfd here, and nobody else was told.
+        let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
+        match fault {
+            None => Ok(Child { pid, pidfd }),
+            Some(fault) => {
+                // It has left its error and is exiting; nothing remains of it but to be waited for.
+                let options = rustix::process::WaitOptions::empty();
+                while matches!(rustix::process::waitpid(Some(pid), options), Err(Errno::INTR)) {}
+                Err(fault)
+            }
+        }
+    }
+
+    /// Whether processes can be put into a cgroup as they are made.
+    pub(crate) fn knows_cgroups(&self) -> bool {
+        self.clone3
+    }
+}
+
+/// What keeper and child share while the child gets ready.
+struct Errand<'a> {
+    launcher: &'a Launcher,
+    plan: &'a Plan,
+    fault: Cell<Option<Fault>>,
+}
+
+/// As the kernel lays it out (`struct clone_args`, to and including `cgroup`).
+#[repr(C, align(8))]
+#[derive(Default)]
+struct CloneArgs {
+    flags: u64,
+    pidfd: u64,
+    child_tid: u64,
+    parent_tid: u64,
+    exit_signal: u64,
+    stack: u64,
+    stack_size: u64,
+    tls: u64,
+    set_tid: u64,
+    set_tid_size: u64,
+    cgroup: u64,
+}
+
+const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+
+impl Errand<'_> {
+    /// The keeper sleeps here until the child has run its program or given up.
+    #[expect(clippy::cast_sign_loss, reason = "flags and addresses are bits")]
+    fn clone_process(
+        &self,
+        pidfd: &mut i32,
+        cgroup: Option<BorrowedFd<'_>>,
+    ) -> Result<Option<Pid>, Errno> {
+        let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_FILES | libc::CLONE_PIDFD;
+        let flags = u64::from(flags.cast_unsigned());
+        let stack = self.launcher.stack.as_ptr() as u64;
+        let stack_size = (STACK_PAGES * size_of::<Page>()) as u64;
+        let pidfd = std::ptr::from_mut(pidfd) as u64;
+        let mut arguments = CloneArgs {
+            flags,
+            pidfd,
+            exit_signal: libc::SIGCHLD as u64,
+            stack,
+            stack_size,
+            ..CloneArgs::default()
+        };
+        if let Some(cgroup) = cgroup {
+            arguments.flags |= CLONE_INTO_CGROUP;
+            arguments.cgroup = cgroup.as_raw_fd() as u64;
+        }
+        let (number, registers) = if self.launcher.clone3 {
+            let address = std::ptr::from_ref(&arguments) as u64;
+            (libc::SYS_clone3, [address, size_of::<CloneArgs>() as u64, 0])
+        } else {
+            (libc::SYS_clone, [flags | libc::SIGCHLD as u64, stack + stack_size, pidfd])
+        };
+        // SAFETY: the stack belongs to the launcher, is aligned, and is used by one child at a time,
+        // because the keeper has one thread, which sleeps until this child has let go of its memory.
+        // `enter` never returns, and `self` outlives the child's use of it for the same reason.
+        let result = unsafe { clone_onto_stack(number, registers, std::ptr::from_ref(self)) };
+        if result < 0 {
+            return Err(Errno::from_raw_os_error(i32::try_from(-result).unwrap_or(libc::EINVAL)));
+        }
+        Ok(i32::try_from(result).ok().and_then(Pid::from_raw))
+    }
+
+    /// What the child does. Only returns if something failed.
+    fn follow(&self) -> Fault {
+        match self.prepare() {
+            Ok(()) => self.run_program(),
+            Err(fault) => fault,
+        }
+    }
+
+    fn prepare(&self) -> Result<(), Fault> {
+        let plan = self.plan;
+        let [first, second] = &self.launcher.slots;
+        // SAFETY: takes numbers only. It gives this process a table of its own, with nothing in it
+        // above the slots; the keeper's is as it was.
+        if unsafe { libc::syscall(libc::SYS_close_range, SLOTS[1] + 1, u32::MAX, UNSHARE) } != 0 {
+            return Err(Fault { stage: Stage::Descriptors, errno: last_errno() });
+        }
+        rustix::process::setsid().map_err(Fault::at(Stage::Process))?;
+        match plan.streams {
+            Streams::Output => rustix::stdio::dup2_stdout(first)
+                .and_then(|()| rustix::stdio::dup2_stderr(first))
+                .map_err(Fault::at(Stage::Descriptors))?,
+            Streams::Terminal => rustix::stdio::dup2_stdin(first)
+                .and_then(|()| rustix::stdio::dup2_stdout(first))
+                .and_then(|()| rustix::stdio::dup2_stderr(first))
+                .and_then(|()| rustix::process::ioctl_tiocsctty(first))
+                .map_err(Fault::at(Stage::Descriptors))?,
+            Streams::Keeper => rustix::io::fcntl_setfd(first, FdFlags::empty())
+                .and_then(|()| rustix::io::fcntl_setfd(second, FdFlags::empty()))
+                .map_err(Fault::at(Stage::Descriptors))?,
+        }
+        if let Some(score) = &plan.oom_score {
+            // Best effort: a run with a low score is better than no run.
+            let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+            if let Ok(file) = rustix::fs::open(c"/proc/self/oom_score_adj", flags, Mode::empty()) {
+                let _ = rustix::io::write(file, score.as_bytes());
+            }
+        }
+        for &(resource, soft, hard) in &plan.limits {
+            let bound = libc::rlimit64 { rlim_cur: soft, rlim_max: hard };
+            // SAFETY: `bound` outlives the call, which writes nothing.
+            let result = unsafe {
+                libc::syscall(
+                    libc::SYS_prlimit64,
+                    0,
+                    resource,
+                    std::ptr::from_ref(&bound),
+                    std::ptr::null::<libc::rlimit64>(),
+                )
+            };
+            if result != 0 {
+                return Err(Fault { stage: Stage::Process, errno: last_errno() });
+            }
+        }
+        if let Some(mask) = plan.umask {
+            rustix::process::umask(Mode::from_raw_mode(mask));
+        }
+        if let Some(identity) = &plan.identity {
+            // These are for the thread, that is, for this process; the C library's would look for
+            // other threads in the keeper's memory.
+            rustix::thread::set_thread_groups(&identity.groups)
+                .and_then(|()| rustix::thread::set_thread_gid(identity.group))
+                .and_then(|()| rustix::thread::set_thread_uid(identity.user))
+                .map_err(Fault::at(Stage::User))?;
+        }
+        if let Some(folder) = &plan.folder {
+            rustix::process::chdir(folder.as_c_str()).map_err(Fault::at(Stage::Folder))?;
+        }
+        if plan.dies_with_keeper {
+            // After the change of user, which would clear it. A keeper that died before this line
+            // sends no signal any more.
+            rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
+                .map_err(Fault::at(Stage::Process))?;
+            if rustix::process::getppid() != self.launcher.keeper {
+                return Err(Fault { stage: Stage::Process, errno: Errno::SRCH });
+            }
+        }
+        // SAFETY: an all-zero set is an empty set, and it outlives the call. The keeper's handlers are
+        // all the default ones, so that no handler of its can run here.
+        unsafe {
+            let empty: libc::sigset_t = std::mem::zeroed();
+            libc::sigprocmask(libc::SIG_SETMASK, &raw const empty, std::ptr::null_mut());
+        }
+        Ok(())
+    }
+
+    /// As `execvp` does it: the first that is there runs; one that may not be run is remembered. One
+    /// in a folder of `PATH` that may not be looked into is not there, to a person.
+    fn run_program(&self) -> Fault {
+        let mut errno = Errno::NOENT;
+        let only = self.plan.programs.len() == 1;
+        let is_there = |file: &CStr| rustix::fs::access(file, Access::EXISTS).is_ok();
+        for program in &self.plan.programs {
+            match execute(program, &self.plan.arguments, &self.plan.environment) {
+                Errno::NOTDIR | Errno::NOENT if !only => {}
+                Errno::ACCESS if only || is_there(program) => errno = Errno::ACCESS,
+                Errno::ACCESS => {}
+                other => {
+                    errno = other;
+                    break;
+                }
+            }
+        }
+        Fault { stage: Stage::Program, errno }
+    }
+}
+
+const UNSHARE: u32 = 2;
+
+fn execute(program: &CStr, arguments: &Texts, environment: &Texts) -> Errno {
+    let (arguments, environment) = (arguments.pointers.as_ptr(), environment.pointers.as_ptr());
+    // SAFETY: both are arrays of pointers to NUL-terminated texts, each ended by a null pointer, and
+    // `Texts` keeps the texts alive.
+    unsafe { libc::execve(program.as_ptr(), arguments, environment) };
+    last_errno()
+}
+
+fn last_errno() -> Errno {
+    // SAFETY: the C library's errno of this thread is always readable. The child shares it with the
+    // keeper, which sleeps.
+    Errno::from_raw_os_error(unsafe { *libc::__errno_location() })
+}
+
+/// Where the child begins.
+extern "C" fn enter(errand: *const Errand<'_>) -> ! {
+    // SAFETY: the keeper passed a reference, and sleeps in the function that holds it.
+    let errand = unsafe { &*errand };
+    errand.fault.set(Some(errand.follow()));
+    // SAFETY: ends this process only, and runs nothing of the keeper's on the way.
+    unsafe { libc::_exit(127) }
+}
+
+/// The system call, after which there are two: the caller goes on, the child enters [`enter`] on its
+/// own stack. It cannot return from here like the caller, because it is on another stack.
+///
+/// # Safety
+/// The registers must describe a clone with a stack, of which the top is aligned to 16 bytes, and
+/// which nobody else uses until the child has run a program or exited; so must `errand` live.
+#[cfg(target_arch = "x86_64")]
+unsafe fn clone_onto_stack(number: i64, registers: [u64; 3], errand: *const Errand<'_>) -> i64 {
+    let [first, second, third] = registers;
+    let result: i64;
+    // SAFETY: in the caller only the registers named here change. In the child everything may, since
+    // control never comes back from `enter`.
+    unsafe {
+        asm!(
+            "syscall",
+            "test rax, rax",
+            "jnz 2f",
+            "xor ebp, ebp",
+            "mov rdi, r12",
+            "call r13",
+            "ud2",
+            "2:",
+            inlateout("rax") number => result,
+            in("rdi") first,
+            in("rsi") second,
+            in("rdx") third,
+            in("r10") 0u64,
+            in("r8") 0u64,
+            in("r12") errand,
+            in("r13") enter as extern "C" fn(*const Errand<'_>) -> !,
+            lateout("rcx") _,
+            lateout("r11") _,
+        );
+    }
+    result
+}
+
+/// As above, on the other machine.
+///
+/// # Safety
+/// As above.
+#[cfg(target_arch = "aarch64")]
+unsafe fn clone_onto_stack(number: i64, registers: [u64; 3], errand: *const Errand<'_>) -> i64 {
+    let [first, second, third] = registers;
+    let result: i64;
+    // SAFETY: in the caller only the registers named here change. In the child everything may, since
+    // control never comes back from `enter`.
+    unsafe {
+        asm!(
+            "svc #0",
+            "cbnz x0, 2f",
+            "mov x29, xzr",
+            "mov x30, xzr",
+            "mov x0, x20",
+            "blr x21",
+            "brk #1",
+            "2:",
+            inlateout("x0") first as i64 => result,
+            in("x1") second,
+            in("x2") third,
+            in("x3") 0u64,
+            in("x4") 0u64,
+            in("x8") number,
+            in("x20") errand,
+            in("x21") enter as extern "C" fn(*const Errand<'_>) -> !,
+        );
+    }
+    result
+}

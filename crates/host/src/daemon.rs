@@ -1,0 +1,282 @@
+//! The daemon, as its keeper sees it: a process that comes back.
+//!
+//! Invariant: there is at most one, and the next is started only when the last has been waited for.
+//! It comes back at once; if it keeps dying within a second, after 100 ms, then twice that, up to 5 s,
+//! for as long as it takes. It refuses to trust it: a daemon that sends garbage is killed.
+
+use std::ffi::{CString, OsString};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::process::Pid;
+
+use crate::channel::{Channel, ChannelError};
+use crate::child::{Child, Fault, Launcher, Plan, SLOTS, Streams, Texts};
+use crate::launch::arguments;
+use crate::protocol::{News, Request, Stage};
+use crate::say;
+use crate::standing::Standing;
+
+/// In the daemon's environment: the descriptor of its channel to the keeper.
+pub const KEEPER_FD: &str = "DEFIB_KEEPER_FD";
+/// In the daemon's environment: the descriptor of the listening socket that is held for it.
+pub const LISTENER_FD: &str = "DEFIB_LISTENER_FD";
+
+/// A life shorter than this is a short one.
+const SHORT: Duration = Duration::from_secs(1);
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// The daemon and how to start it.
+pub(crate) struct Daemon {
+    program: PathBuf,
+    /// What the next one is started from, if not from the same.
+    replacement: Option<PathBuf>,
+    /// What to go back to if the program is new and does not work.
+    proven: Option<PathBuf>,
+    arguments: Vec<OsString>,
+    listener: OwnedFd,
+    state: State,
+    starts: u64,
+    short_lives: u32,
+}
+
+enum State {
+    Away { until: Instant },
+    Running(Running),
+}
+
+struct Running {
+    child: Child,
+    /// None: it broke, and the process has been killed.
+    channel: Option<Channel<News, Request>>,
+    since: Instant,
+    has_spoken: bool,
+}
+
+impl Daemon {
+    pub(crate) fn new(program: PathBuf, arguments: Vec<OsString>, listener: OwnedFd) -> Daemon {
+        let state = State::Away { until: Instant::now() };
+        Daemon {
+            program,
+            replacement: None,
+            proven: None,
+            arguments,
+            listener,
+            state,
+            starts: 0,
+            short_lives: 0,
+        }
+    }
+
+    /// The next time that [`Daemon::start`] has something to do.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        match self.state {
+            State::Away { until } => Some(until),
+            State::Running(_) => None,
+        }
+    }
+
+    /// Starts it. Says how many there were before, or `None` if it could not be started.
+    pub(crate) fn start(&mut self, launcher: &mut Launcher, standing: &Standing) -> Option<u64> {
+        let since = Instant::now();
+        if let Some(program) = self.replacement.take() {
+            self.proven = Some(std::mem::replace(&mut self.program, program));
+        }
+        match self.launch(launcher, standing) {
+            Ok((child, channel)) => {
+                let channel = Some(channel);
+                self.state = State::Running(Running { child, channel, since, has_spoken: false });
+                self.starts += 1;
+                Some(self.starts - 1)
+            }
+            Err(Fault { stage, errno }) => {
+                let program = self.program.display();
+                say(&format!("cannot start {program}: {errno} ({stage:?})"));
+                self.plan_next(since, false);
+                None
+            }
+        }
+    }
+
+    fn launch(
+        &self,
+        launcher: &mut Launcher,
+        standing: &Standing,
+    ) -> Result<(Child, Channel<News, Request>), Fault> {
+        let malformed = Fault { stage: Stage::Program, errno: rustix::io::Errno::INVAL };
+        let program = self.program.as_os_str().as_bytes();
+        let texts =
+            std::iter::once(program).chain(self.arguments.iter().map(|text| text.as_bytes()));
+        let ours = [(KEEPER_FD, SLOTS[0].to_string()), (LISTENER_FD, SLOTS[1].to_string())];
+        let is_ours =
+            |name: &OsString| ours.iter().any(|(own, _)| name.as_bytes() == own.as_bytes());
+        let inherited: Vec<_> = std::env::vars_os().filter(|(name, _)| !is_ours(name)).collect();
+        let inherited = inherited.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+        let environment = ours.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+        let environment = environment.chain(inherited).map(|(name, value)| [name, b"=", value]);
+        let plan = Plan {
+            programs: vec![CString::new(program).map_err(|_| malformed)?],
+            arguments: arguments(texts).ok_or(malformed)?,
+            environment: Texts::new(environment).ok_or(malformed)?,
+            folder: None,
+            streams: Streams::Keeper,
+            umask: None,
+            identity: None,
+            limits: standing.limits_before(),
+            oom_score: standing.oom_score_before(),
+            // It outlives a keeper that was killed: somebody has to sweep and start the next.
+            dies_with_keeper: false,
+        };
+        let flags = SocketFlags::CLOEXEC;
+        let (ours, theirs) =
+            rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)
+                .map_err(Fault::at(Stage::Descriptors))?;
+        let handed = [Some(theirs.as_fd()), Some(self.listener.as_fd())];
+        Ok((launcher.launch(&plan, handed, None)?, Channel::new(ours)))
+    }
+
+    /// Its process, if there is one.
+    pub(crate) fn pid(&self) -> Option<Pid> {
+        match &self.state {
+            State::Away { .. } => None,
+            State::Running(running) => Some(running.child.pid),
+        }
+    }
+
+    /// The channel to it, if there is one that works.
+    pub(crate) fn channel(&self) -> Option<&Channel<News, Request>> {
+        match &self.state {
+            State::Away { .. } => None,
+            State::Running(running) => running.channel.as_ref(),
+        }
+    }
+
+    /// Queues news. Without a daemon they are dropped: whatever is held is told to the next.
+    pub(crate) fn tell(&mut self, news: &News, fd: Option<BorrowedFd<'_>>) {
+        self.with_channel(|channel| channel.send(news, fd.as_slice()));
+    }
+
+    /// Sends what is queued. To a daemon that has just died nothing can be sent, but what it said
+    /// before that is still to be read: the channel is given up by whoever reads its end.
+    pub(crate) fn flush(&mut self) {
+        self.with_channel(|channel| match channel.flush() {
+            Err(ChannelError::System(Errno::PIPE | Errno::CONNRESET)) => Ok(()),
+            flushed => flushed.map(drop),
+        });
+    }
+
+    /// The next request, if one has come.
+    pub(crate) fn next_request(&mut self) -> Option<Request> {
+        let request = self.with_channel(Channel::receive).flatten();
+        if let (Some(_), State::Running(running)) = (&request, &mut self.state) {
+            running.has_spoken = true;
+        }
+        // Requests bring no descriptors; those that came along are closed here.
+        request.map(|(request, _)| request)
+    }
+
+    /// Uses the channel. If that fails, channel and daemon are of no use any more.
+    fn with_channel<T>(
+        &mut self,
+        action: impl FnOnce(&mut Channel<News, Request>) -> Result<T, ChannelError>,
+    ) -> Option<T> {
+        let State::Running(running) = &mut self.state else { return None };
+        match action(running.channel.as_mut()?) {
+            Ok(value) => Some(value),
+            Err(error) => {
+                if error != ChannelError::Closed {
+                    say(&format!("the daemon's channel broke: {error}"));
+                }
+                running.channel = None;
+                running.child.kill();
+                None
+            }
+        }
+    }
+
+    /// Its process has been waited for.
+    pub(crate) fn has_ended(&mut self) {
+        if let State::Running(Running { since, has_spoken, .. }) = self.state {
+            self.plan_next(since, has_spoken);
+        }
+    }
+
+    fn plan_next(&mut self, since: Instant, has_spoken: bool) {
+        let now = Instant::now();
+        let short = now.duration_since(since) < SHORT;
+        if let Some(proven) = self.proven.take()
+            && short
+            && !has_spoken
+        {
+            say(&format!("{} does not work; back to {}", self.program.display(), proven.display()));
+            self.program = proven;
+        }
+        self.short_lives = if short { self.short_lives.saturating_add(1) } else { 0 };
+        self.state = State::Away { until: now + pause_after(self.short_lives) };
+    }
+
+    /// The next one is started from this program.
+    pub(crate) fn replace(&mut self, program: String) {
+        self.replacement = Some(PathBuf::from(program));
+    }
+
+    /// Ends it, now.
+    pub(crate) fn kill(&self) {
+        if let State::Running(running) = &self.state {
+            running.child.kill();
+        }
+    }
+}
+
+/// How long to wait after this many short lives in a row.
+fn pause_after(short_lives: u32) -> Duration {
+    match short_lives.checked_sub(2) {
+        None => Duration::ZERO,
+        Some(doublings) => FIRST_PAUSE.saturating_mul(1 << doublings.min(16)).min(LONGEST_PAUSE),
+    }
+}
+
+/// The daemon's end of its channel, and its listener, by what its keeper put into its environment.
+///
+/// # Errors
+/// If it was not started by a keeper, or the second time.
+pub fn inherited() -> io::Result<(Channel<Request, News>, OwnedFd)> {
+    static TAKEN: AtomicBool = AtomicBool::new(false);
+    for (name, slot) in [(KEEPER_FD, SLOTS[0]), (LISTENER_FD, SLOTS[1])] {
+        if std::env::var(name).is_ok_and(|text| text == slot.to_string()) {
+            continue;
+        }
+        return Err(io::Error::other(format!("{name} is not set: no keeper started this")));
+    }
+    if TAKEN.swap(true, Ordering::Relaxed) {
+        return Err(io::Error::other("the keeper's descriptors have been taken already"));
+    }
+    // SAFETY: the keeper opened these two for this program before it began and said so in its
+    // environment; nobody else in it was told, and they are taken once.
+    let (channel, listener) =
+        unsafe { (OwnedFd::from_raw_fd(SLOTS[0]), OwnedFd::from_raw_fd(SLOTS[1])) };
+    for fd in [&channel, &listener] {
+        rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::CLOEXEC)?;
+    }
+    Ok((Channel::new(channel), listener))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_daemon_comes_back_at_once_then_later_and_later_but_always() {
+        let pauses: Vec<u64> =
+            (0..10).map(|lives| u64::try_from(pause_after(lives).as_millis()).unwrap()).collect();
+        assert_eq!(pauses, [0, 0, 100, 200, 400, 800, 1600, 3200, 5000, 5000]);
+        assert_eq!(pause_after(u32::MAX), LONGEST_PAUSE);
+    }
+}

@@ -1,0 +1,370 @@
+//! Who descends from whom, by /proc: for where there is no cgroup, and for after a keeper's death.
+//!
+//! Two facts attribute a process: its parent is one of ours, or its environment carries our mark. A
+//! third does so while a run's first process is not yet waited for, which keeps its number taken:
+//! being in that process's session.
+//!
+//! Invariant: what cannot be attributed is never killed. A process is held by a pidfd before its
+//! facts are read, so that a number that was given to somebody else is never hit.
+
+use std::os::fd::OwnedFd;
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{Pid, PidfdFlags, Signal};
+use rustix::time::Timespec;
+
+/// The variable that says which runs a process descends from, outermost first.
+pub const RUN_KEY: &str = "DEFIB_RUN_KEY";
+/// The variable that says which homes a process descends from, outermost first.
+pub const HOME_KEY: &str = "DEFIB_HOME_KEY";
+
+/// The mark after that of a supervisor above us: what descends from our runs descends from its run.
+pub(crate) fn mark_below(above: Option<String>, own: &str) -> String {
+    above.map_or_else(|| own.to_owned(), |above| format!("{above},{own}"))
+}
+
+/// What descends from a run, and how much of it was killed.
+#[derive(Debug)]
+pub(crate) struct Descent {
+    mark: String,
+    first: Pid,
+    held: Vec<Held>,
+    killed: u32,
+}
+
+/// A process that cannot be mistaken for another.
+#[derive(Debug)]
+struct Held {
+    pid: Pid,
+    pidfd: OwnedFd,
+}
+
+impl Descent {
+    pub(crate) fn new(first: Pid, mark: String) -> Descent {
+        Descent { mark, first, held: Vec::new(), killed: 0 }
+    }
+
+    /// How many processes besides the first have been killed.
+    pub(crate) fn killed(&self) -> u32 {
+        self.killed
+    }
+
+    /// Kills the first process, then all others that can be found now. Says whether there were any.
+    ///
+    /// `unwaited`: the first process has not been waited for. `known` are the keeper's children that
+    /// are nobody's orphans.
+    pub(crate) fn kill(&mut self, unwaited: bool, known: impl Fn(Pid) -> bool) -> bool {
+        if !proc_is_ours() {
+            return false;
+        }
+        self.held.retain(Held::lives);
+        let mut found = self.find_orphans(unwaited, known);
+        if unwaited {
+            // Its number is taken for as long as it is not waited for, so it needs no pidfd.
+            found.extend(children_held(self.first));
+        }
+        let fresh = with_descendants(found, &self.held);
+        self.killed += u32::try_from(fresh.len()).unwrap_or(u32::MAX);
+        self.held.extend(fresh);
+        // Only now: a parent that is killed first makes its children orphans, who are harder to find.
+        if unwaited {
+            let _ = rustix::process::kill_process(self.first, Signal::KILL);
+        }
+        for held in &self.held {
+            held.kill();
+        }
+        !self.held.is_empty()
+    }
+
+    /// The keeper's children that are this run's. If it says that there are none, there are none:
+    /// whoever lives has a living ancestor, or is itself, among the keeper's children, and one that
+    /// is added while they are looked at shows in the next list.
+    fn find_orphans(&self, unwaited: bool, known: impl Fn(Pid) -> bool) -> Vec<Held> {
+        let keeper = rustix::process::getpid();
+        let list = || {
+            let mut orphans = children(keeper);
+            orphans.retain(|pid| !known(*pid) && !self.holds(*pid));
+            orphans
+        };
+        let is_ours = |orphan: &Held| {
+            let session = facts(orphan.pid).map(|facts| facts.session);
+            unwaited && session == Some(self.first.as_raw_pid())
+                || carries(orphan.pid, RUN_KEY, &self.mark)
+        };
+        let mut orphans = list();
+        while !orphans.is_empty() {
+            let held = orphans.iter().filter_map(|pid| Held::child_of(*pid, keeper));
+            let found: Vec<Held> = held.filter(is_ours).collect();
+            let again = list();
+            if !found.is_empty() || again == orphans {
+                return found;
+            }
+            orphans = again;
+        }
+        Vec::new()
+    }
+
+    fn holds(&self, pid: Pid) -> bool {
+        self.held.iter().any(|held| held.pid == pid)
+    }
+}
+
+/// These, those in `held`, and all that descends from either, without those in `held`.
+fn with_descendants(found: Vec<Held>, held: &[Held]) -> Vec<Held> {
+    let mut all: Vec<Held> = Vec::new();
+    let mut next = found;
+    next.extend(held.iter().flat_map(Held::children));
+    while let Some(one) = next.pop() {
+        if !all.iter().chain(held).any(|other| other.pid == one.pid) {
+            next.extend(one.children());
+            all.push(one);
+        }
+    }
+    all
+}
+
+fn children_held(parent: Pid) -> Vec<Held> {
+    children(parent).into_iter().filter_map(|child| Held::child_of(child, parent)).collect()
+}
+
+impl Held {
+    fn open(pid: Pid) -> Option<Held> {
+        let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()?;
+        Some(Held { pid, pidfd })
+    }
+
+    /// If it lives and this is its parent.
+    fn child_of(pid: Pid, parent: Pid) -> Option<Held> {
+        let held = Held::open(pid)?;
+        let facts = facts(pid)?;
+        (facts.parent == parent.as_raw_pid() && facts.lives).then_some(held)
+    }
+
+    /// Its children. Only if it lives after they were read are they sure to be its own.
+    fn children(&self) -> Vec<Held> {
+        let children = children_held(self.pid);
+        if self.lives() { children } else { Vec::new() }
+    }
+
+    /// A process that is dead but not waited for does not live.
+    fn lives(&self) -> bool {
+        let mut polled = [PollFd::new(&self.pidfd, PollFlags::IN)];
+        matches!(rustix::event::poll(&mut polled, Some(&Timespec::default())), Ok(0))
+    }
+
+    fn kill(&self) {
+        let _ = rustix::process::pidfd_send_signal(&self.pidfd, Signal::KILL);
+    }
+}
+
+/// Whether the numbers in /proc are those of this process's namespace. If not, they are strangers'.
+fn proc_is_ours() -> bool {
+    let own = std::fs::read_link("/proc/self").ok();
+    own.is_some_and(|own| own.as_os_str() == rustix::process::getpid().to_string().as_str())
+}
+
+/// What /proc says of a process.
+struct Facts {
+    parent: i32,
+    session: i32,
+    lives: bool,
+}
+
+fn facts(pid: Pid) -> Option<Facts> {
+    let text = read(&format!("/proc/{pid}/stat"))?;
+    let text = String::from_utf8_lossy(&text);
+    // The name is in parentheses and may hold anything, parentheses too.
+    let mut fields = text.get(text.rfind(')')? + 1..)?.split_ascii_whitespace();
+    let (state, parent, _, session) =
+        (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
+    let lives = state != "Z" && state != "X";
+    Some(Facts { parent: parent.parse().ok()?, session: session.parse().ok()?, lives })
+}
+
+/// The children of a process, of all its threads.
+fn children(parent: Pid) -> Vec<Pid> {
+    let own = parent == rustix::process::getpid();
+    let threads = if own { vec![parent] } else { numbers_in(&format!("/proc/{parent}/task")) };
+    let mut children = Vec::new();
+    for thread in threads {
+        match read(&format!("/proc/{parent}/task/{thread}/children")) {
+            Some(text) => {
+                let text = String::from_utf8_lossy(&text);
+                let numbers = text.split_ascii_whitespace().filter_map(|text| text.parse().ok());
+                children.extend(numbers.filter_map(Pid::from_raw));
+            }
+            // A kernel that does not tell: ask every process for its parent.
+            None if own => {
+                let of_ours =
+                    |pid: &Pid| facts(*pid).is_some_and(|f| f.parent == parent.as_raw_pid());
+                children.extend(numbers_in("/proc").into_iter().filter(of_ours));
+            }
+            None => {}
+        }
+    }
+    children
+}
+
+/// Whether the process's environment, as it was when its program began, has the mark.
+fn carries(pid: Pid, variable: &str, mark: &str) -> bool {
+    read(&format!("/proc/{pid}/environ")).is_some_and(|environ| has_mark(&environ, variable, mark))
+}
+
+fn has_mark(environ: &[u8], variable: &str, mark: &str) -> bool {
+    environ.split(|byte| *byte == 0).any(|entry| {
+        let value =
+            entry.strip_prefix(variable.as_bytes()).and_then(|rest| rest.strip_prefix(b"="));
+        value.is_some_and(|value| value.split(|b| *b == b',').any(|part| part == mark.as_bytes()))
+    })
+}
+
+fn numbers_in(folder: &str) -> Vec<Pid> {
+    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+    let names = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    names.filter_map(Pid::from_raw).collect()
+}
+
+fn read(path: &str) -> Option<Vec<u8>> {
+    let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let mut bytes = vec![0; 4096];
+    let mut end = 0;
+    loop {
+        match rustix::io::read(&file, bytes.get_mut(end..)?) {
+            Ok(0) => break,
+            Ok(more) => end += more,
+            Err(_) => return None,
+        }
+        if end == bytes.len() {
+            bytes.resize(end * 2, 0);
+        }
+    }
+    bytes.truncate(end);
+    Some(bytes)
+}
+
+/// What a sweep did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// How many processes were killed.
+    pub killed: u32,
+    /// How many of them had not gone when the sweep gave up waiting.
+    pub left: u32,
+}
+
+/// Ends what a keeper of this home left behind when it was killed: whatever is in its cgroups, and
+/// whatever carries the home's mark or descends from what does. To be called while the home's lock is held and before anything
+/// is spawned.
+///
+/// The caller, what descends from it and what it descends from are spared, and so is everything else
+/// that does not carry the mark. Blocks for at most a few seconds.
+pub fn sweep(home_key: &str) -> Swept {
+    if !proc_is_ours() {
+        return Swept::default();
+    }
+    let stale = crate::cgroup::stale_processes(home_key);
+    let mut held: Vec<Held> = stale.into_iter().filter_map(Held::open).collect();
+    let mut killed = held.len();
+    crate::cgroup::sweep(home_key);
+    let mut quiet_rounds = 0;
+    for round in 0..ROUNDS {
+        let fresh = find_marked(home_key, &held);
+        held.retain(Held::lives);
+        killed += fresh.len();
+        held.extend(fresh);
+        // One look can miss a process that forks while the list is read; two in a row do not.
+        quiet_rounds = if held.is_empty() { quiet_rounds + 1 } else { 0 };
+        if quiet_rounds == 2 {
+            break;
+        }
+        for one in &held {
+            one.kill();
+        }
+        // Waiting for one of them to end is waiting for the news; the others are then mostly gone.
+        let pause =
+            Timespec { tv_sec: 0, tv_nsec: if round < 10 { 1_000_000 } else { 50_000_000 } };
+        if let Some(one) = held.first() {
+            let mut polled = [PollFd::new(&one.pidfd, PollFlags::IN)];
+            let _ = rustix::event::poll(&mut polled, Some(&pause));
+        }
+    }
+    // Once more: what was killed in there has had the time to leave.
+    crate::cgroup::sweep(home_key);
+    let left = held.iter().filter(|one| one.lives()).count();
+    let number = |count| u32::try_from(count).unwrap_or(u32::MAX);
+    Swept { killed: number(killed), left: number(left) }
+}
+
+const ROUNDS: u32 = 60;
+
+fn find_marked(home_key: &str, held: &[Held]) -> Vec<Held> {
+    let spared = Spared::new();
+    let mut found = Vec::new();
+    for pid in numbers_in("/proc") {
+        if held.iter().any(|held| held.pid == pid) {
+            continue;
+        }
+        let Some(candidate) = Held::open(pid) else { continue };
+        if facts(pid).is_some_and(|facts| facts.lives)
+            && carries(pid, HOME_KEY, home_key)
+            && !spared.has(pid)
+        {
+            found.push(candidate);
+        }
+    }
+    with_descendants(found, held)
+}
+
+/// The caller and those above it.
+struct Spared {
+    caller: Pid,
+    above: Vec<i32>,
+}
+
+impl Spared {
+    fn new() -> Spared {
+        let caller = rustix::process::getpid();
+        Spared { caller, above: ancestors(caller) }
+    }
+
+    fn has(&self, pid: Pid) -> bool {
+        pid == self.caller
+            || self.above.contains(&pid.as_raw_pid())
+            || ancestors(pid).contains(&self.caller.as_raw_pid())
+    }
+}
+
+fn ancestors(pid: Pid) -> Vec<i32> {
+    let mut above = Vec::new();
+    let mut next = Some(pid);
+    // The bound is for a chain that changes while it is walked.
+    while let Some(facts) = next.and_then(facts).filter(|_| above.len() < 1000) {
+        above.push(facts.parent);
+        next = Pid::from_raw(facts.parent);
+    }
+    above
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_is_found_among_those_of_supervisors_above_and_below_and_not_within_a_word() {
+        let environ = b"A=1\0DEFIB_RUN_KEY=out/1/ff,in/2/ee\0B=DEFIB_RUN_KEY=x/1/aa\0";
+        assert!(has_mark(environ, RUN_KEY, "out/1/ff"));
+        assert!(has_mark(environ, RUN_KEY, "in/2/ee"));
+        assert!(!has_mark(environ, RUN_KEY, "in/2/e"));
+        assert!(!has_mark(environ, RUN_KEY, "x/1/aa"));
+        assert!(!has_mark(b"", RUN_KEY, "in/2/ee"));
+        assert_eq!(mark_below(Some("a".into()), "b"), "a,b");
+        assert_eq!(mark_below(None, "b"), "b");
+    }
+
+    #[test]
+    fn facts_are_read_past_a_name_with_parentheses() {
+        let own = facts(rustix::process::getpid()).unwrap();
+        assert_eq!(own.parent, rustix::process::getppid().unwrap().as_raw_pid());
+        assert!(own.lives);
+    }
+}

@@ -1,0 +1,315 @@
+//! The keeper's loop.
+//!
+//! One thread that waits for two descriptors: signals, and the daemon's channel. Ends are taken care
+//! of before requests, and no more than one spawn is done between two looks at the signals: an agent
+//! that dies does not wait for a thousand that start.
+//!
+//! Invariant: nothing that the daemon says or does ends an agent, except a request to do so. Whatever
+//! the keeper knows is told to each new daemon, so nothing is lost with the last one.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::time::Timespec;
+
+use crate::cgroup::Cgroups;
+use crate::child::{Fault, Launcher};
+use crate::daemon::Daemon;
+use crate::protocol::{News, Request, RunKey, SpawnOrder, VERSION};
+use crate::runs::{Event, Known, Runs};
+use crate::standing::{Notice, Standing};
+use crate::wait;
+
+/// What a keeper is given.
+#[derive(Debug)]
+pub struct KeeperOptions {
+    /// The daemon's program: an absolute path.
+    pub daemon_program: PathBuf,
+    /// Its arguments, without the program itself.
+    pub daemon_args: Vec<OsString>,
+    /// A listening socket, held for the daemon across its lives.
+    pub listener: OwnedFd,
+    /// What becomes the standard error of keeper and daemon, if not what it is already.
+    pub log: Option<OwnedFd>,
+    /// What marks the processes of this home: unlike any other home's, the same each time, without
+    /// a comma. At most 90 bytes, or there will be no cgroups.
+    pub home_key: String,
+    /// Whether to use cgroups where possible.
+    pub cgroups: bool,
+}
+
+/// While the daemon does not read, its requests wait.
+const MOST_QUEUED: usize = 1 << 20;
+/// How long a keeper that ends waits for what it killed.
+const LONGEST_END: Duration = Duration::from_secs(10);
+
+/// Is the keeper, until everything has ended. Takes the whole process: to be called from its only
+/// thread, which has nothing else to do. Descriptors 3 and 4 become the keeper's; what the caller had
+/// there stays open under another number.
+///
+/// # Errors
+/// If signals or descriptors cannot be had at all. Then nothing was started.
+pub fn run(options: KeeperOptions) -> io::Result<ExitCode> {
+    if let Some(log) = &options.log {
+        rustix::stdio::dup2_stderr(log)?;
+    }
+    let listener = rustix::io::fcntl_dupfd_cloexec(&options.listener, 10)?;
+    drop(options.listener);
+    drop(options.log);
+    // First: it takes descriptors by number, which none of ours must have.
+    let launcher = Launcher::new()?;
+    let standing = Standing::take()?;
+    let cgroups = if options.cgroups { Cgroups::new(&options.home_key) } else { None };
+    let mut keeper = Keeper {
+        standing,
+        launcher,
+        daemon: Daemon::new(options.daemon_program, options.daemon_args, listener),
+        runs: Runs::new(&options.home_key, cgroups),
+        kept: BTreeMap::new(),
+        more_requests: false,
+        close_asked: false,
+        closes_with_daemon: false,
+        ending: None,
+    };
+    loop {
+        if let Some(code) = keeper.turn() {
+            keeper.runs.remove_cgroups();
+            return Ok(code);
+        }
+    }
+}
+
+struct Keeper {
+    standing: Standing,
+    launcher: Launcher,
+    daemon: Daemon,
+    runs: Runs,
+    kept: BTreeMap<String, Vec<u8>>,
+    /// Whether requests may have been received that were not carried out.
+    more_requests: bool,
+    close_asked: bool,
+    closes_with_daemon: bool,
+    /// Everything was killed; by when to go, and how.
+    ending: Option<(Instant, ExitCode)>,
+}
+
+impl Keeper {
+    fn turn(&mut self) -> Option<ExitCode> {
+        self.daemon.flush();
+        self.wait();
+        for notice in self.standing.notices() {
+            match notice {
+                Notice::Child => self.reap(),
+                Notice::Close => self.close_asked(),
+            }
+        }
+        let now = Instant::now();
+        if self.runs.next_look().is_some_and(|look| look <= now) {
+            self.look(now);
+        }
+        if self.ending.is_none() && self.daemon.due().is_some_and(|due| due <= now) {
+            self.start_daemon();
+        }
+        self.carry_out_requests();
+        let (until, code) = self.ending?;
+        let over = self.runs.all_gone() && self.daemon.pid().is_none();
+        (over || now >= until).then_some(code)
+    }
+
+    /// Until there is something to do.
+    fn wait(&self) {
+        let daemon_due = self.daemon.due().filter(|_| self.ending.is_none());
+        let over = self.ending.map(|(until, _)| until);
+        let due = [daemon_due, over, self.runs.next_look()].into_iter().flatten().min();
+        let mut timeout = due.map(|due| due.saturating_duration_since(Instant::now()));
+        if self.more_requests {
+            timeout = Some(Duration::ZERO);
+        }
+        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+        let mut polled = vec![PollFd::new(self.standing.signals(), PollFlags::IN)];
+        if let Some(channel) = self.daemon.channel() {
+            let mut flags = PollFlags::empty();
+            flags.set(PollFlags::OUT, channel.queued_bytes() > 0);
+            flags.set(PollFlags::IN, channel.queued_bytes() < MOST_QUEUED);
+            polled.push(PollFd::new(channel, flags));
+        }
+        // An interruption is as good as an event: everything is looked at anyway.
+        let _ = rustix::event::poll(&mut polled, timeout.as_ref());
+    }
+
+    /// Takes care of every child that has ended.
+    fn reap(&mut self) {
+        // A child that has ended and yet cannot be waited for would be met again and again.
+        let mut progress = true;
+        while let Some(pid) = wait::next_ended().filter(|_| progress) {
+            let mut wait = || {
+                let waited = wait::wait_for(pid);
+                progress = waited.is_some();
+                waited
+            };
+            let daemon = self.daemon.pid();
+            if daemon == Some(pid) {
+                wait();
+                self.daemon_ended();
+                continue;
+            }
+            let event = self.runs.child_ended(pid, daemon, wait);
+            self.tell_event(event);
+        }
+        if self.runs.empties() {
+            self.look(Instant::now());
+        }
+    }
+
+    fn look(&mut self, now: Instant) {
+        for event in self.runs.look(now, self.daemon.pid()) {
+            self.tell_event(Some(event));
+        }
+    }
+
+    fn tell_event(&mut self, event: Option<Event>) {
+        match event {
+            Some(Event::Ended(key, end)) => self.daemon.tell(&News::Exited { key, end }, None),
+            Some(Event::Stuck(key)) => self.daemon.tell(&News::StillAlive(key), None),
+            None => {}
+        }
+    }
+
+    fn start_daemon(&mut self) {
+        let Some(daemons_before) = self.daemon.start(&mut self.launcher, &self.standing) else {
+            return;
+        };
+        let keeper_pid = rustix::process::getpid().as_raw_pid().unsigned_abs();
+        let welcome = News::Welcome { version: VERSION, keeper_pid, daemons_before };
+        self.daemon.tell(&welcome, None);
+        for (key, bytes) in &self.kept {
+            let news = News::Kept { key: key.clone(), bytes: bytes.clone() };
+            self.daemon.tell(&news, None);
+        }
+        for run in self.runs.live() {
+            let (key, pid, terminal) = (run.key.clone(), run.child.number(), run.terminal);
+            self.daemon.tell(&News::Held { key, pid, terminal }, Some(run.output.as_fd()));
+        }
+        for report in self.runs.reports() {
+            let news = News::Exited { key: report.key.clone(), end: report.end.clone() };
+            self.daemon.tell(&news, Some(report.output.as_fd()));
+        }
+        self.daemon.tell(&News::AllTold, None);
+        if self.close_asked {
+            self.daemon.tell(&News::CloseAsked, None);
+        }
+    }
+
+    /// What it still said counts; then it is over with it.
+    fn daemon_ended(&mut self) {
+        while let Some(request) = self.daemon.next_request() {
+            self.carry_out(request);
+        }
+        self.daemon.has_ended();
+        if self.closes_with_daemon {
+            self.end(ExitCode::SUCCESS);
+        }
+    }
+
+    /// The first time it is the daemon's to end everything in order; the second time nobody waits.
+    fn close_asked(&mut self) {
+        if self.close_asked {
+            self.daemon.kill();
+            self.end(ExitCode::FAILURE);
+        } else {
+            self.close_asked = true;
+            self.daemon.tell(&News::CloseAsked, None);
+        }
+    }
+
+    fn end(&mut self, code: ExitCode) {
+        self.runs.kill_all(self.daemon.pid());
+        self.ending.get_or_insert((Instant::now() + LONGEST_END, code));
+    }
+
+    /// Carries out requests up to and including one spawn.
+    fn carry_out_requests(&mut self) {
+        self.more_requests = false;
+        while self.daemon.channel().is_some_and(|channel| channel.queued_bytes() < MOST_QUEUED) {
+            let Some(request) = self.daemon.next_request() else { return };
+            let spawns = matches!(request, Request::Spawn(_));
+            self.carry_out(request);
+            if spawns {
+                self.more_requests = true;
+                return;
+            }
+        }
+    }
+
+    fn carry_out(&mut self, request: Request) {
+        match request {
+            Request::Spawn(order) => self.spawn(*order),
+            Request::Signal { key, signal } => self.runs.signal(&key, signal),
+            Request::Kill(key) => self.runs.kill(&key, self.daemon.pid()),
+            Request::Inquire(key) => self.tell_of(key),
+            Request::Acknowledge(key) => self.runs.acknowledge(&key),
+            Request::Keep { key, bytes } => self.keep(key, bytes),
+            Request::KeepAll(all) => {
+                for (key, bytes) in all {
+                    self.keep(key, bytes);
+                }
+            }
+            Request::Replace { program } => self.daemon.replace(program),
+            Request::Close => self.closes_with_daemon = true,
+        }
+    }
+
+    fn keep(&mut self, key: String, bytes: Vec<u8>) {
+        if bytes.is_empty() {
+            self.kept.remove(&key);
+        } else {
+            self.kept.insert(key, bytes);
+        }
+    }
+
+    fn spawn(&mut self, order: SpawnOrder) {
+        match self.runs.known(&order.key) {
+            Known::Lives(run) => {
+                let (key, pid, terminal) = (run.key.clone(), run.child.number(), run.terminal);
+                let news = News::Spawned { key, pid, terminal };
+                return self.daemon.tell(&news, Some(run.output.as_fd()));
+            }
+            Known::Ended(_) | Known::Over => return self.tell_of(order.key),
+            Known::Never if self.ending.is_some() => return,
+            Known::Never => {}
+        }
+        let key = order.key.clone();
+        match self.runs.spawn(order, &mut self.launcher, &self.standing) {
+            Ok(run) => {
+                let (pid, terminal) = (run.child.number(), run.terminal);
+                let news = News::Spawned { key, pid, terminal };
+                self.daemon.tell(&news, Some(run.output.as_fd()));
+            }
+            Err(Fault { stage, errno }) => {
+                let errno = errno.raw_os_error();
+                self.daemon.tell(&News::NotSpawned { key, errno, stage }, None);
+            }
+        }
+    }
+
+    fn tell_of(&mut self, key: RunKey) {
+        match self.runs.known(&key) {
+            Known::Lives(run) => {
+                let (pid, terminal) = (run.child.number(), run.terminal);
+                let news = News::Held { key, pid, terminal };
+                self.daemon.tell(&news, Some(run.output.as_fd()));
+            }
+            Known::Ended(report) => {
+                let news = News::Exited { key, end: report.end.clone() };
+                self.daemon.tell(&news, Some(report.output.as_fd()));
+            }
+            Known::Over | Known::Never => self.daemon.tell(&News::Unknown(key), None),
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! What daemon and keeper say to each other.
+//!
+//! Messages go over a stream socket, each as a frame: its length, the number of its descriptors, then
+//! its bytes ([`crate::Channel`]). A message that carries file descriptors is sent with them attached
+//! to its first byte. The version is the first
+//! thing that the keeper says: a new daemon can talk to an old keeper, because variants are only
+//! ever added at the end. Any bytes give a message or an error; none makes the reader panic.
+
+use defib_core::{Name, RunId};
+use serde::{Deserialize, Serialize};
+
+/// The version of what is said here.
+pub const VERSION: u32 = 1;
+
+/// The longest frame, in bytes: more than the kernel takes as arguments and environment.
+pub const MAX_FRAME: usize = 8 << 20;
+
+/// A run, as both sides know it: by name and number, never by process id.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct RunKey {
+    /// The agent.
+    pub agent: Name,
+    /// Its run.
+    pub run: RunId,
+}
+
+/// What the daemon asks of the keeper. Requests are carried out in the order they come.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Request {
+    /// Spawn a run. A run that is known already, alive or ended, is not spawned again.
+    Spawn(Box<SpawnOrder>),
+    /// Send a signal to the run's first process and its process group.
+    Signal {
+        /// Which run.
+        key: RunKey,
+        /// The signal's number.
+        signal: i32,
+    },
+    /// Kill the run and everything that descends from it.
+    Kill(RunKey),
+    /// Say what is known of a run: its report again, or that it is not known.
+    Inquire(RunKey),
+    /// The exit report of this run has been taken care of; forget it.
+    Acknowledge(RunKey),
+    /// Keep these bytes under this key, for the next daemon. No bytes means: forget the key.
+    Keep {
+        /// Under what.
+        key: String,
+        /// What.
+        bytes: Vec<u8>,
+    },
+    /// When this daemon ends, start the next from this program.
+    Replace {
+        /// An absolute path.
+        program: String,
+    },
+    /// When this daemon ends, end too: every agent is down.
+    Close,
+    /// Keep all of these, or none: as [`Request::Keep`], for what belongs together.
+    KeepAll(Vec<(String, Vec<u8>)>),
+    // Left room for: a deadline. "End these runs at T unless I renew", for a fleet in which a machine
+    // that is cut off must be known to have stopped. T is on the time since boot.
+}
+
+/// What the keeper tells the daemon.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum News {
+    /// The first news on every connection.
+    Welcome {
+        /// The keeper's [`VERSION`].
+        version: u32,
+        /// The keeper's process id.
+        keeper_pid: u32,
+        /// How many daemons there were before this one.
+        daemons_before: u64,
+    },
+    /// On a new connection: a run that lives, and the descriptor of its output.
+    Held {
+        /// Which run.
+        key: RunKey,
+        /// Its first process.
+        pid: u32,
+        /// Whether its output is a terminal's.
+        terminal: bool,
+    },
+    /// On a new connection: what an earlier daemon wanted kept.
+    Kept {
+        /// Under what.
+        key: String,
+        /// What.
+        bytes: Vec<u8>,
+    },
+    /// On a new connection: all that is held has been told. Exit reports that were not acknowledged
+    /// come before this, as [`News::Exited`].
+    AllTold,
+    /// The run lives; the descriptor of its output comes along.
+    Spawned {
+        /// Which run.
+        key: RunKey,
+        /// Its first process.
+        pid: u32,
+        /// Whether its output is a terminal's.
+        terminal: bool,
+    },
+    /// The run could not be spawned.
+    NotSpawned {
+        /// Which run.
+        key: RunKey,
+        /// The system's error number.
+        errno: i32,
+        /// What was being done.
+        stage: Stage,
+    },
+    /// The run has ended, and nothing that descends from it is left (unless it is to be kept).
+    /// Told again on every connection until it is acknowledged; then, and in answer to an inquiry,
+    /// the descriptor of its output comes along, since what it wrote last may not have been read.
+    Exited {
+        /// Which run.
+        key: RunKey,
+        /// How.
+        end: RunEnd,
+    },
+    /// The answer to an inquiry about a run that the keeper has never heard of, or has forgotten.
+    Unknown(RunKey),
+    /// The run still lives, though it was killed: it is stuck in the kernel.
+    StillAlive(RunKey),
+    /// Somebody wants the whole of it to end in order: TERM or INT to the keeper.
+    CloseAsked,
+}
+
+/// Everything about how a run is spawned.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpawnOrder {
+    /// Which run.
+    pub key: RunKey,
+    /// The program and its arguments; the program is looked up in the `PATH` of `env`.
+    pub argv: Vec<String>,
+    /// The whole environment.
+    pub env: Vec<(String, String)>,
+    /// The folder it starts in.
+    pub cwd: String,
+    /// A terminal of its own, new for this run; else one pipe for output and /dev/null as input.
+    pub terminal: Option<TerminalSize>,
+    /// Its file mode creation mask.
+    pub umask: Option<u32>,
+    /// Whom it runs as; only root can choose.
+    pub user: Option<String>,
+    /// What to do with what the run leaves running when it has ended.
+    pub leftovers: Leftovers,
+    /// Bounds that the kernel holds it to: resource, soft and hard.
+    pub rlimits: Vec<(u32, u64)>,
+}
+
+/// The size of a terminal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TerminalSize {
+    /// Lines.
+    pub rows: u16,
+    /// Characters a line.
+    pub columns: u16,
+}
+
+/// What becomes of what a dead run left running.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Leftovers {
+    /// It is killed before the end of the run is told.
+    Kill,
+    /// It is left alone.
+    Keep,
+}
+
+/// What was being done when a spawn failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Stage {
+    /// Getting a pipe, a terminal or another descriptor.
+    Descriptors,
+    /// Making the process.
+    Process,
+    /// Changing to its folder.
+    Folder,
+    /// Becoming its user.
+    User,
+    /// Running its program.
+    Program,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunEnd {
+    /// Its first process's exit code, or the signal that ended it.
+    pub how: How,
+    /// CPU time in user mode, of its first process and the children that it waited for.
+    pub user_ms: u64,
+    /// CPU time in the kernel, likewise.
+    pub system_ms: u64,
+    /// The largest memory of its first process, in bytes.
+    pub peak_bytes: u64,
+    /// Whether the kernel killed in it for want of memory.
+    pub oom: bool,
+    /// How many processes it left running that were killed.
+    pub leftovers_killed: u32,
+}
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum How {
+    /// It exited with a code.
+    Exited(i32),
+    /// A signal ended it.
+    Signaled(i32),
+}

@@ -1,0 +1,377 @@
+//! The runs that the keeper knows: those that live, and those whose end nobody has acknowledged.
+//!
+//! Invariants: an agent has at most one run that lives, and that includes what the run left behind if
+//! that is to be killed. A run is spawned at most once. The end of a run is reported when nothing of
+//! it is left, and its report and its output are kept until they are acknowledged.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use defib_core::{Name, RunId};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal};
+
+use crate::cgroup::Cgroups;
+use crate::child::{Child, Fault, Launcher};
+use crate::descent::{Descent, HOME_KEY, RUN_KEY, mark_below};
+use crate::launch::{PipeRoom, new_pipe, new_terminal, plan_run};
+use crate::protocol::{Leftovers, RunEnd, RunKey, SpawnOrder, Stage};
+use crate::standing::Standing;
+use crate::tree::{First, Tree};
+use crate::wait::Waited;
+
+/// How soon to look again whether what was killed has gone; each time twice as long.
+const FIRST_LOOK: Duration = Duration::from_millis(2);
+const LONGEST_LOOK: Duration = Duration::from_secs(1);
+/// What is still there this long after it was killed is stuck.
+const STUCK: Duration = Duration::from_secs(5);
+
+/// A run that lives, or of which something does.
+pub(crate) struct Run {
+    pub(crate) key: RunKey,
+    pub(crate) child: Child,
+    pub(crate) output: OwnedFd,
+    pub(crate) terminal: bool,
+    large_pipe: bool,
+    leftovers: Leftovers,
+    tree: Tree,
+    /// How its first process ended, if it has.
+    end: Option<RunEnd>,
+    /// Set once it is being killed, or what it left is.
+    ending: Option<Ending>,
+}
+
+struct Ending {
+    since: Instant,
+    look: Instant,
+    pause: Duration,
+    told: bool,
+}
+
+impl Ending {
+    fn begin() -> Ending {
+        let since = Instant::now();
+        Ending { since, look: since + FIRST_LOOK, pause: FIRST_LOOK, told: false }
+    }
+}
+
+/// The end of a run, kept until it is acknowledged.
+pub(crate) struct Report {
+    pub(crate) key: RunKey,
+    pub(crate) end: RunEnd,
+    pub(crate) output: OwnedFd,
+    large_pipe: bool,
+}
+
+/// What is known of a run.
+pub(crate) enum Known<'a> {
+    Lives(&'a Run),
+    Ended(&'a Report),
+    /// Its report was acknowledged, or it was passed over.
+    Over,
+    Never,
+}
+
+/// What a look at the runs showed.
+pub(crate) enum Event {
+    Ended(RunKey, RunEnd),
+    Stuck(RunKey),
+}
+
+/// All of them.
+pub(crate) struct Runs {
+    cgroups: Option<Cgroups>,
+    live: BTreeMap<Name, Run>,
+    names: HashMap<Pid, Name>,
+    ending: BTreeSet<Name>,
+    look: Option<Instant>,
+    reports: VecDeque<Report>,
+    highest: BTreeMap<Name, RunId>,
+    /// Each agent's cgroup. One in which something was kept alive is given up.
+    groups: BTreeMap<Name, String>,
+    pipe_room: PipeRoom,
+    marks: Marks,
+}
+
+/// What the environment of every process of ours carries.
+struct Marks {
+    home: String,
+    run_above: Option<String>,
+    cookie: String,
+}
+
+impl Runs {
+    pub(crate) fn new(home_key: &str, cgroups: Option<Cgroups>) -> Runs {
+        let home = mark_below(std::env::var(HOME_KEY).ok(), home_key);
+        let cookie = std::fs::read_to_string("/proc/sys/kernel/random/uuid").unwrap_or_default();
+        let marks = Marks {
+            home,
+            run_above: std::env::var(RUN_KEY).ok(),
+            cookie: cookie.trim().to_owned(),
+        };
+        Runs {
+            cgroups,
+            live: BTreeMap::new(),
+            names: HashMap::new(),
+            ending: BTreeSet::new(),
+            look: None,
+            reports: VecDeque::new(),
+            highest: BTreeMap::new(),
+            groups: BTreeMap::new(),
+            pipe_room: PipeRoom::new(),
+            marks,
+        }
+    }
+
+    pub(crate) fn known(&self, key: &RunKey) -> Known<'_> {
+        if let Some(run) = self.live.get(&key.agent).filter(|run| run.key == *key) {
+            return Known::Lives(run);
+        }
+        if let Some(report) = self.reports.iter().find(|report| report.key == *key) {
+            return Known::Ended(report);
+        }
+        match self.highest.get(&key.agent) {
+            Some(highest) if key.run <= *highest => Known::Over,
+            Some(_) | None => Known::Never,
+        }
+    }
+
+    pub(crate) fn live(&self) -> impl Iterator<Item = &Run> {
+        self.live.values()
+    }
+
+    /// In the order in which they ended.
+    pub(crate) fn reports(&self) -> impl Iterator<Item = &Report> {
+        self.reports.iter()
+    }
+
+    /// Spawns a run that was never known.
+    pub(crate) fn spawn(
+        &mut self,
+        order: SpawnOrder,
+        launcher: &mut Launcher,
+        standing: &Standing,
+    ) -> Result<&Run, Fault> {
+        let key = &order.key;
+        if self.live.contains_key(&key.agent) {
+            return Err(Fault { stage: Stage::Process, errno: Errno::BUSY });
+        }
+        let mark = format!("{}/{}/{}", key.agent, key.run, self.marks.cookie);
+        let run_key = mark_below(self.marks.run_above.clone(), &mark);
+        let marks = [(RUN_KEY, run_key.as_str()), (HOME_KEY, self.marks.home.as_str())];
+        let plan = plan_run(&order, &marks, standing)?;
+        let output = match order.terminal {
+            Some(size) => new_terminal(size, plan.identity.as_ref().map(|identity| identity.user)),
+            None => new_pipe(&mut self.pipe_room),
+        }
+        .map_err(Fault::at(Stage::Descriptors))?;
+        let handed = [Some(output.theirs.as_fd()), None];
+        let group = self.enter_group(key, launcher);
+        let mut result =
+            launcher.launch(&plan, handed, group.as_ref().map(|(_, folder)| folder.as_fd()));
+        let mut group = group.map(|(name, _)| name).filter(|_| launcher.knows_cgroups());
+        if group.is_some() && result.as_ref().is_err_and(|fault| fault.stage == Stage::Process) {
+            // Perhaps it is only the cgroup that may not be entered.
+            result = launcher.launch(&plan, handed, None);
+            group = None;
+        }
+        let child = match result {
+            Ok(child) => child,
+            Err(fault) => {
+                if output.large {
+                    self.pipe_room.give_back();
+                }
+                return Err(fault);
+            }
+        };
+        let tree = match (group, &self.cgroups) {
+            (Some(name), Some(cgroups)) => {
+                Tree::Cgroup { oom_before: cgroups.oom_kills(&name), name, killed: 0 }
+            }
+            (_, _) => Tree::Walked(Descent::new(child.pid, mark)),
+        };
+        let agent = order.key.agent.clone();
+        self.names.insert(child.pid, agent.clone());
+        self.highest.insert(agent.clone(), order.key.run);
+        let run = Run {
+            key: order.key,
+            child,
+            output: output.ours,
+            terminal: order.terminal.is_some(),
+            large_pipe: output.large,
+            leftovers: order.leftovers,
+            tree,
+            end: None,
+            ending: None,
+        };
+        Ok(self.live.entry(agent).or_insert(run))
+    }
+
+    fn enter_group(&mut self, key: &RunKey, launcher: &Launcher) -> Option<(String, OwnedFd)> {
+        let cgroups = self.cgroups.as_ref().filter(|_| launcher.knows_cgroups())?;
+        // No agent's name has an @ in it, and neither has any file of a cgroup.
+        let name = self.groups.entry(key.agent.clone());
+        let name = name.or_insert_with(|| format!("{}@{}", key.agent, key.run));
+        cgroups.enter(name).ok().map(|folder| (name.clone(), folder))
+    }
+
+    /// To its process group, and to the first process itself if that has left the group.
+    pub(crate) fn signal(&self, key: &RunKey, number: i32) {
+        let Some(run) = self.live.get(&key.agent).filter(|run| run.key == *key) else { return };
+        let Some(signal) = Signal::from_named_raw(number).filter(|_| run.end.is_none()) else {
+            return;
+        };
+        let pid = run.child.pid;
+        // Its first process has not been waited for, so the number is still its own.
+        let sent = rustix::process::kill_process_group(pid, signal);
+        if sent.is_err() || rustix::process::getpgid(Some(pid)) != Ok(pid) {
+            let _ = rustix::process::pidfd_send_signal(&run.child.pidfd, signal);
+        }
+    }
+
+    /// Kills a run and everything that descends from it.
+    pub(crate) fn kill(&mut self, key: &RunKey, daemon: Option<Pid>) {
+        let Some(run) = self.live.get_mut(&key.agent).filter(|run| run.key == *key) else { return };
+        let names = &self.names;
+        let first = if run.end.is_none() { First::Lives(&run.child) } else { First::Gone };
+        run.tree.kill(self.cgroups.as_ref(), first, |pid| is_known(names, daemon, pid));
+        self.begin_ending(&key.agent);
+    }
+
+    fn begin_ending(&mut self, agent: &Name) {
+        let Some(run) = self.live.get_mut(agent) else { return };
+        let look = run.ending.get_or_insert_with(Ending::begin).look;
+        self.ending.insert(agent.clone());
+        self.look = Some(self.look.map_or(look, |earlier| earlier.min(look)));
+    }
+
+    pub(crate) fn kill_all(&mut self, daemon: Option<Pid>) {
+        let keys: Vec<RunKey> = self.live.values().map(|run| run.key.clone()).collect();
+        for key in keys {
+            self.kill(&key, daemon);
+        }
+    }
+
+    /// A child has ended and has not been waited for. `wait` does that. If it was a run's first
+    /// process and the run is over by that, says so.
+    pub(crate) fn child_ended(
+        &mut self,
+        pid: Pid,
+        daemon: Option<Pid>,
+        wait: impl FnOnce() -> Option<Waited>,
+    ) -> Option<Event> {
+        let Some(agent) = self.names.get(&pid).cloned() else {
+            wait();
+            return None;
+        };
+        let run = self.live.get_mut(&agent)?;
+        let (names, cgroups) = (&self.names, self.cgroups.as_ref());
+        let known = |other| is_known(names, daemon, other);
+        let empties = run.ending.is_some() || run.leftovers == Leftovers::Kill;
+        let looks_first = run.tree.looks_before_waiting();
+        let mut left = empties && looks_first && run.tree.kill(cgroups, First::Unwaited, known);
+        let waited = wait()?;
+        left |= empties && !looks_first && run.tree.kill(cgroups, First::Gone, known);
+        run.end = Some(RunEnd {
+            how: waited.how,
+            user_ms: waited.user_ms,
+            system_ms: waited.system_ms,
+            peak_bytes: waited.peak_bytes,
+            oom: run.tree.oom(cgroups),
+            leftovers_killed: 0,
+        });
+        self.names.remove(&pid);
+        if left {
+            self.begin_ending(&agent);
+            return None;
+        }
+        self.report(&agent)
+    }
+
+    /// Nothing of the run is left that is not to be kept.
+    fn report(&mut self, agent: &Name) -> Option<Event> {
+        self.ending.remove(agent);
+        let run = self.live.remove(agent)?;
+        let mut end = run.end?;
+        end.leftovers_killed = run.tree.killed();
+        if run.leftovers == Leftovers::Keep && run.tree.populated_cgroup(self.cgroups.as_ref()) {
+            self.groups.remove(agent);
+        }
+        self.reports.push_back(Report {
+            key: run.key.clone(),
+            end: end.clone(),
+            output: run.output,
+            large_pipe: run.large_pipe,
+        });
+        Some(Event::Ended(run.key, end))
+    }
+
+    /// When to look again at what is being killed.
+    pub(crate) fn next_look(&self) -> Option<Instant> {
+        self.look
+    }
+
+    /// Looks at what is being killed: at what dead runs left always, at others when it is time.
+    pub(crate) fn look(&mut self, now: Instant, daemon: Option<Pid>) -> Vec<Event> {
+        let mut events = Vec::new();
+        let mut empty = Vec::new();
+        self.look = None;
+        for agent in &self.ending {
+            let Some(run) = self.live.get_mut(agent) else { continue };
+            let Some(ending) = run.ending.as_mut() else { continue };
+            let first = if run.end.is_none() { First::Lives(&run.child) } else { First::Gone };
+            let due = ending.look <= now;
+            if run.end.is_some() || due {
+                let names = &self.names;
+                let known = |pid| is_known(names, daemon, pid);
+                let left = run.tree.kill(self.cgroups.as_ref(), first, known);
+                if run.end.is_some() && !left {
+                    empty.push(agent.clone());
+                    continue;
+                }
+            }
+            if due {
+                ending.pause = (ending.pause * 2).min(LONGEST_LOOK);
+                ending.look = now + ending.pause;
+            }
+            if now.duration_since(ending.since) >= STUCK && !ending.told {
+                ending.told = true;
+                events.push(Event::Stuck(run.key.clone()));
+            }
+            self.look = Some(self.look.map_or(ending.look, |other| other.min(ending.look)));
+        }
+        for agent in empty {
+            events.extend(self.report(&agent));
+        }
+        events
+    }
+
+    /// Whether something is dying that no signal will tell of again.
+    pub(crate) fn empties(&self) -> bool {
+        !self.ending.is_empty()
+    }
+
+    pub(crate) fn acknowledge(&mut self, key: &RunKey) {
+        // Acknowledgements come about in the order of the reports, so this finds it near the front.
+        let Some(index) = self.reports.iter().position(|report| report.key == *key) else { return };
+        if self.reports.remove(index).is_some_and(|report| report.large_pipe) {
+            self.pipe_room.give_back();
+        }
+    }
+
+    pub(crate) fn all_gone(&self) -> bool {
+        self.live.is_empty()
+    }
+
+    pub(crate) fn remove_cgroups(&self) {
+        if let Some(cgroups) = &self.cgroups {
+            cgroups.remove();
+        }
+    }
+}
+
+/// Whether a child of the keeper is a run's first process or the daemon, and so nobody's orphan.
+fn is_known(names: &HashMap<Pid, Name>, daemon: Option<Pid>, pid: Pid) -> bool {
+    names.contains_key(&pid) || daemon == Some(pid)
+}

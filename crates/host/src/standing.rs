@@ -1,0 +1,118 @@
+//! What the keeper makes of its own process, and what it was before.
+//!
+//! It adopts orphans, is the last to be killed for want of memory, may hold as many descriptors as
+//! the system permits, gets signals by a descriptor only, and lets nobody read its memory. Children
+//! get back what was before. Refuses nothing but signals: the rest is best effort.
+
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
+
+use rustix::process::{DumpableBehavior, Resource, Rlimit};
+
+/// What was before, and where signals come.
+pub(crate) struct Standing {
+    signals: OwnedFd,
+    oom_score: Option<String>,
+    files: Rlimit,
+}
+
+/// What the keeper takes notice of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Notice {
+    /// A child has ended.
+    Child,
+    /// The whole is to end in order.
+    Close,
+}
+
+impl Standing {
+    /// Takes the standing of a keeper. For the whole process: it must have one thread.
+    pub(crate) fn take() -> io::Result<Standing> {
+        let signals = take_signals()?;
+        rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+        let _ = rustix::thread::set_name(c"defib-keeper");
+        let files = rustix::process::getrlimit(Resource::Nofile);
+        raise_descriptor_limit();
+        let oom_score = lower_oom_score();
+        // Last: it makes the files of this process in /proc root's, and those of a child that has
+        // not run its program yet. One who is not root could not give such a child its score back.
+        if oom_score.is_none() || rustix::process::geteuid().is_root() {
+            let _ = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable);
+        }
+        Ok(Standing { signals, oom_score, files })
+    }
+
+    /// Where signals come.
+    pub(crate) fn signals(&self) -> &OwnedFd {
+        &self.signals
+    }
+
+    /// The signals that have come and matter.
+    pub(crate) fn notices(&self) -> Vec<Notice> {
+        const RECORD: usize = size_of::<libc::signalfd_siginfo>();
+        let mut notices = Vec::new();
+        let mut buffer = [0; RECORD * 8];
+        while let Ok(bytes @ 1..) = rustix::io::read(&self.signals, &mut buffer) {
+            for record in buffer.get(..bytes).unwrap_or_default().chunks_exact(RECORD) {
+                // The number is the first thing in the record.
+                let number = record.first_chunk().map(|bytes| i32::from_ne_bytes(*bytes));
+                match number {
+                    Some(libc::SIGCHLD) => notices.push(Notice::Child),
+                    Some(libc::SIGTERM | libc::SIGINT) => notices.push(Notice::Close),
+                    // A terminal that goes away, or anything else, is no reason to end agents.
+                    _ => {}
+                }
+            }
+        }
+        notices
+    }
+
+    /// What to write to a child's `oom_score_adj`, if it would inherit something else.
+    pub(crate) fn oom_score_before(&self) -> Option<String> {
+        self.oom_score.clone()
+    }
+
+    /// The bounds that a child gets back: resource, soft and hard.
+    pub(crate) fn limits_before(&self) -> Vec<(u32, u64, u64)> {
+        let bound = |value: Option<u64>| value.unwrap_or(u64::MAX);
+        vec![(libc::RLIMIT_NOFILE, bound(self.files.current), bound(self.files.maximum))]
+    }
+}
+
+/// Lets this process open as many files as the system permits it.
+pub fn raise_descriptor_limit() {
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    let _ = rustix::process::setrlimit(Resource::Nofile, raised);
+}
+
+/// Says what it was if it was changed.
+fn lower_oom_score() -> Option<String> {
+    const FILE: &str = "/proc/self/oom_score_adj";
+    let before = std::fs::read_to_string(FILE).ok()?.trim().to_owned();
+    let value: i32 = before.parse().ok()?;
+    let lower = [-1000, -500, 0].into_iter().filter(|score| *score < value);
+    let mut lower = lower.map(|score| std::fs::write(FILE, score.to_string()));
+    lower.any(|written| written.is_ok()).then_some(before)
+}
+
+/// All signals blocked, all of them with their default effect (for the children, which inherit it),
+/// and a descriptor that tells of them. As PID 1 too: a blocked signal is kept for whoever asks.
+fn take_signals() -> io::Result<OwnedFd> {
+    // SAFETY: the set outlives the calls, which fill and read it; the descriptor is new and nobody
+    // else's. Default effects need no handler to stay valid.
+    unsafe {
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        if libc::sigprocmask(libc::SIG_SETMASK, &raw const all, std::ptr::null_mut()) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        for signal in 1..=64 {
+            libc::signal(signal, libc::SIG_DFL);
+        }
+        match libc::signalfd(-1, &raw const all, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) {
+            -1 => Err(io::Error::last_os_error()),
+            fd => Ok(OwnedFd::from_raw_fd(fd)),
+        }
+    }
+}
