@@ -1,0 +1,74 @@
+//! What is found on a run beside its death: its last output, a stack trace in it, what it used.
+//!
+//! A post-mortem is bounded, and redacted before it is made: once it exists, it may be stored.
+
+use defib_core::{Name, RunId};
+
+use crate::redact::Redactor;
+use crate::trace::find_trace;
+
+/// How much of a run's last output is kept, in bytes.
+pub const TAIL_MAX: usize = 64 * 1024;
+
+/// What is to be kept with a run. Several for one run add up: what a later one does not say stays.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PostMortem {
+    /// Whose run.
+    pub agent: Name,
+    /// Which.
+    pub run: RunId,
+    /// Its last output, at most [`TAIL_MAX`] bytes of it; more is cut off at the front.
+    pub tail: Option<Vec<u8>>,
+    /// The stack trace found in it.
+    pub trace: Option<String>,
+    /// What it used.
+    pub usage: Usage,
+    /// Where its output begins in the agent's log.
+    pub log_from: Option<LogPlace>,
+    /// Where its output ends in the agent's log.
+    pub log_to: Option<LogPlace>,
+}
+
+/// What a run used, as far as it is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Usage {
+    /// CPU time in user mode.
+    pub cpu_user_ms: Option<u64>,
+    /// CPU time in the kernel.
+    pub cpu_system_ms: Option<u64>,
+    /// The most memory it had at once.
+    pub memory_peak_bytes: Option<u64>,
+}
+
+/// A place in an agent's log, which is cut into segments by rotation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LogPlace {
+    /// Which segment, counted from the first there ever was.
+    pub segment: u64,
+    /// How many bytes into it.
+    pub offset: u64,
+}
+
+impl PostMortem {
+    /// An empty one.
+    pub fn new(agent: Name, run: RunId) -> PostMortem {
+        PostMortem {
+            agent,
+            run,
+            tail: None,
+            trace: None,
+            usage: Usage::default(),
+            log_from: None,
+            log_to: None,
+        }
+    }
+
+    /// Adds the last output of the run, cut to its end and redacted, and the stack trace in it.
+    #[must_use]
+    pub fn with_output(mut self, output: &[u8], secrets: &Redactor) -> PostMortem {
+        let clean = secrets.tail(output, TAIL_MAX);
+        self.trace = find_trace(&clean);
+        self.tail = Some(clean);
+        self
+    }
+}

@@ -1,0 +1,264 @@
+//! Reading beside the writer: a connection of one's own, which never holds the writer up.
+//!
+//! A reader sees what was committed when it asked. It is cheap to open and best opened for a
+//! question or two: after a damaged file was set aside, an old reader still reads the old file. A
+//! row that cannot be understood is passed over; a reader never fails on another's words.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use defib_core::{Mono, Name, RunId, View, Wall};
+use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter, types};
+
+use crate::event::Event;
+use crate::file;
+use crate::fold::{self, integer};
+use crate::history::intent_path;
+use crate::intent::{self, Intents};
+use crate::run::{self, Run};
+use crate::trouble::HistoryError;
+
+/// While a file is being set aside there is none for a moment; a reader waits this long for it.
+const ABSENCE: Duration = Duration::from_millis(50);
+
+/// Which events.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct EventFilter {
+    /// Those with a higher number.
+    pub after: Option<u64>,
+    /// Those not before this moment.
+    pub since: Option<Wall>,
+    /// Those about this agent.
+    pub agent: Option<Name>,
+    /// Those of this type.
+    pub kind: Option<String>,
+    /// How many of them.
+    pub take: Take,
+}
+
+/// How many events, and which. They always come oldest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Take {
+    /// Every one.
+    #[default]
+    All,
+    /// The oldest of them.
+    First(u32),
+    /// The newest of them.
+    Last(u32),
+}
+
+/// Which runs. They come newest first.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RunFilter {
+    /// Those of this agent.
+    pub agent: Option<Name>,
+    /// Those that live, or ended at or after this moment.
+    pub since: Option<Wall>,
+    /// At most so many.
+    pub limit: Option<u32>,
+}
+
+/// A connection that only reads.
+#[derive(Debug)]
+pub struct Reader {
+    connection: Connection,
+    intents: PathBuf,
+}
+
+impl Reader {
+    /// Opens the history at `path` for reading, whether a daemon runs or not.
+    pub fn open(path: &Path) -> Result<Reader, HistoryError> {
+        let connection = patiently(|| file::open_to_read(path, &fold::LAYOUT))?;
+        Ok(Reader { connection, intents: intent_path(path) })
+    }
+
+    /// The events, oldest first.
+    pub fn events(&self, filter: &EventFilter) -> Result<Vec<Event>, HistoryError> {
+        let mut events = Vec::new();
+        self.each_event(filter, |event| {
+            events.push(event);
+            ControlFlow::Continue(())
+        })?;
+        Ok(events)
+    }
+
+    /// Goes through the events, oldest first, one at a time, as long as it is wanted.
+    pub fn each_event(
+        &self,
+        filter: &EventFilter,
+        mut take: impl FnMut(Event) -> ControlFlow<()>,
+    ) -> Result<(), HistoryError> {
+        let mut wheres = vec!["1"];
+        let mut values: Vec<types::Value> = Vec::new();
+        let mut clause = |sql, value: types::Value| {
+            wheres.push(sql);
+            values.push(value);
+        };
+        if let Some(seq) = filter.after {
+            clause("seq > ?", integer(seq).into());
+        }
+        if let Some(since) = filter.since {
+            clause("at_ms >= ?", since.as_millis().into());
+        }
+        if let Some(agent) = &filter.agent {
+            clause("agent = ?", String::from(agent.as_str()).into());
+        }
+        if let Some(kind) = &filter.kind {
+            clause("type = ?", kind.clone().into());
+        }
+        let wheres = wheres.join(" AND ");
+        let columns = "seq, at_ms, mono_ns, boots.name, project, agent, run, type, body";
+        let from = format!("FROM events LEFT JOIN boots ON boots.id = boot WHERE {wheres}");
+        let sql = match filter.take {
+            Take::All => format!("SELECT {columns} {from} ORDER BY seq"),
+            Take::First(count) => format!("SELECT {columns} {from} ORDER BY seq LIMIT {count}"),
+            Take::Last(count) => format!(
+                "SELECT * FROM (SELECT {columns} {from} ORDER BY seq DESC LIMIT {count}) \
+                 ORDER BY seq"
+            ),
+        };
+        let mut statement = self.connection.prepare_cached(&sql)?;
+        let mut rows = statement.query(params_from_iter(values))?;
+        // Events next to one another are of one boot: its name is not made anew for each.
+        let mut boot: Arc<str> = Arc::from("");
+        while let Some(row) = rows.next()? {
+            let Some(event) = event_of(row, &mut boot)? else { continue };
+            if take(event).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The view that the stored events add up to.
+    pub fn view(&self) -> Result<View, HistoryError> {
+        let mut view = View::default();
+        self.each_event(&EventFilter::default(), |event| {
+            if let Some(record) = event.record() {
+                view.fold(event.now(), &record);
+            }
+            ControlFlow::Continue(())
+        })?;
+        Ok(view)
+    }
+
+    /// The highest number of an event; zero where there is none.
+    pub fn highest_seq(&self) -> Result<u64, HistoryError> {
+        Ok(fold::highest_seq(&self.connection)?)
+    }
+
+    /// Runs, newest first.
+    pub fn runs(&self, filter: &RunFilter) -> Result<Vec<Run>, HistoryError> {
+        let columns = run::COLUMNS;
+        // For one agent the index is in the order of its runs already.
+        let (whose, order) = match filter.agent {
+            Some(_) => ("agent = ?1", "run DESC, id DESC"),
+            None => ("?1 IS NULL", "id DESC"),
+        };
+        let sql = format!(
+            "SELECT {columns} FROM runs WHERE {whose} \
+             AND (?2 IS NULL OR ended_ms IS NULL OR ended_ms >= ?2) ORDER BY {order} LIMIT ?3"
+        );
+        let mut statement = self.connection.prepare_cached(&sql)?;
+        let mut rows = statement.query(params![
+            filter.agent.as_ref().map(Name::as_str),
+            filter.since.map(Wall::as_millis),
+            filter.limit.map_or(-1, i64::from),
+        ])?;
+        let mut runs = Vec::new();
+        while let Some(row) = rows.next()? {
+            runs.extend(Run::of_row(row)?);
+        }
+        Ok(runs)
+    }
+
+    /// One run.
+    pub fn run(&self, agent: &Name, run: RunId) -> Result<Option<Run>, HistoryError> {
+        let Some(id) = self.id(agent, run)? else { return Ok(None) };
+        let columns = run::COLUMNS;
+        let sql = format!("SELECT {columns} FROM runs WHERE id = ?1");
+        let found = self.connection.query_row(&sql, [id], Run::of_row).optional()?;
+        Ok(found.flatten())
+    }
+
+    /// The last output of a run, where it is still kept.
+    pub fn tail(&self, agent: &Name, run: RunId) -> Result<Option<Vec<u8>>, HistoryError> {
+        let Some(id) = self.id(agent, run)? else { return Ok(None) };
+        let sql = "SELECT bytes FROM tails WHERE run_id = ?1";
+        Ok(self.connection.query_row(sql, [id], |row| row.get(0)).optional()?)
+    }
+
+    /// The stack trace found in the last output of a run.
+    pub fn trace(&self, agent: &Name, run: RunId) -> Result<Option<String>, HistoryError> {
+        let Some(id) = self.id(agent, run)? else { return Ok(None) };
+        let sql = "SELECT trace FROM runs WHERE id = ?1";
+        let found: Option<Option<String>> =
+            self.connection.query_row(sql, [id], |row| row.get(0)).optional()?;
+        Ok(found.flatten())
+    }
+
+    /// The highest number that a run of each agent has had: no run may get one again, even if the
+    /// intents were lost.
+    pub fn last_runs(&self) -> Result<BTreeMap<Name, RunId>, HistoryError> {
+        let sql = "SELECT agent, max(run) FROM runs GROUP BY agent";
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let mut rows = statement.query([])?;
+        let mut last = BTreeMap::new();
+        while let Some(row) = rows.next()? {
+            if let Ok(agent) = Name::parse(&row.get::<_, String>(0)?) {
+                last.insert(agent, RunId(row.get::<_, i64>(1)?.cast_unsigned()));
+            }
+        }
+        Ok(last)
+    }
+
+    /// Everything that is wanted.
+    pub fn intents(&self) -> Result<Intents, HistoryError> {
+        let connection = patiently(|| file::open_to_read(&self.intents, &intent::LAYOUT))?;
+        Ok(Intents::read(&connection)?)
+    }
+
+    fn id(&self, agent: &Name, run: RunId) -> Result<Option<i64>, HistoryError> {
+        Ok(fold::latest(&self.connection, agent.as_str(), integer(run.0), false)?)
+    }
+}
+
+/// Tries until a file is there, for as long as one is away while it is set aside.
+fn patiently<T>(mut open: impl FnMut() -> Result<T, HistoryError>) -> Result<T, HistoryError> {
+    let deadline = Instant::now() + ABSENCE;
+    loop {
+        match open() {
+            Err(HistoryError::Absent(_)) if Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            other => return other,
+        }
+    }
+}
+
+fn event_of(row: &Row<'_>, boot: &mut Arc<str>) -> rusqlite::Result<Option<Event>> {
+    let name = |at: usize| -> rusqlite::Result<Option<Name>> {
+        let word = row.get_ref(at)?.as_str_or_null().ok().flatten();
+        Ok(word.and_then(|word| Name::parse(word).ok()))
+    };
+    let Ok(body) = serde_json::from_str(&row.get::<_, String>(8)?) else { return Ok(None) };
+    let booted = row.get_ref(3)?.as_str_or_null().ok().flatten().unwrap_or("");
+    if **boot != *booted {
+        *boot = Arc::from(booted);
+    }
+    Ok(Some(Event {
+        seq: row.get::<_, i64>(0)?.cast_unsigned(),
+        at: Wall::from_millis(row.get(1)?),
+        mono: Mono::from_nanos(row.get::<_, i64>(2)?.cast_unsigned()),
+        boot: Arc::clone(boot),
+        project: name(4)?,
+        agent: name(5)?,
+        run: row.get::<_, Option<i64>>(6)?.map(|run| RunId(run.cast_unsigned())),
+        kind: row.get(7)?,
+        body,
+    }))
+}

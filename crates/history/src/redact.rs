@@ -1,0 +1,188 @@
+//! Redaction: values that must not be stored are taken out of what is.
+//!
+//! Whoever knows a secret names it; nothing is guessed. Every occurrence goes, also where several
+//! overlap, and also the end of one that a cut left at the front of a tail. The time is that of one
+//! pass over the text.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use aho_corasick::AhoCorasick;
+
+/// What stands where a secret was.
+const MASK: &str = "[redacted]";
+/// A shorter value is found in ordinary text too often to be a secret.
+const SHORTEST: usize = 6;
+/// So much of the end of a secret is taken out at the front of a tail that was cut.
+const SHORTEST_REST: usize = 4;
+
+/// Takes the secrets out of a text. For many texts, make a [`Redactor`] once.
+pub fn redact<'t>(text: &'t str, secrets: &[String]) -> Cow<'t, str> {
+    Redactor::new(secrets).text(text)
+}
+
+/// Takes a set of secrets out of texts.
+#[derive(Debug, Clone, Default)]
+pub struct Redactor {
+    secrets: Vec<Vec<u8>>,
+    finder: Finder,
+}
+
+#[derive(Debug, Clone, Default)]
+enum Finder {
+    #[default]
+    Nothing,
+    Some(AhoCorasick),
+    /// There are too many secrets to look for: everything is one.
+    Everything,
+}
+
+impl Redactor {
+    /// One for these secrets. Values of less than six bytes are not looked for.
+    pub fn new<S: AsRef<[u8]>>(secrets: &[S]) -> Redactor {
+        let mut secrets: Vec<Vec<u8>> =
+            secrets.iter().map(|secret| secret.as_ref().to_vec()).collect();
+        secrets.retain(|secret| secret.len() >= SHORTEST);
+        secrets.sort_unstable();
+        secrets.dedup();
+        let finder = if secrets.is_empty() {
+            Finder::Nothing
+        } else {
+            AhoCorasick::new(&secrets).map_or(Finder::Everything, Finder::Some)
+        };
+        Redactor { secrets, finder }
+    }
+
+    /// The text without the secrets.
+    pub fn text<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        match self.bytes(text.as_bytes()) {
+            Cow::Borrowed(_) => Cow::Borrowed(text),
+            // A secret may begin or end inside a character where it is no text itself.
+            Cow::Owned(bytes) => Cow::Owned(match String::from_utf8(bytes) {
+                Ok(text) => text,
+                Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
+            }),
+        }
+    }
+
+    /// The bytes without the secrets.
+    pub fn bytes<'t>(&self, bytes: &'t [u8]) -> Cow<'t, [u8]> {
+        match &self.finder {
+            Finder::Nothing => Cow::Borrowed(bytes),
+            Finder::Everything => Cow::Owned(MASK.into()),
+            Finder::Some(finder) => {
+                let found = finder.find_overlapping_iter(bytes).map(|found| found.range());
+                mask(bytes, merged(found.collect()))
+            }
+        }
+    }
+
+    /// The end of an output, at most `max` bytes of it, without the secrets and without what a cut
+    /// left of one at its front.
+    pub fn tail(&self, output: &[u8], max: usize) -> Vec<u8> {
+        let clean = self.bytes(output);
+        let cut = clean.len().saturating_sub(max);
+        let tail = &clean[cut..];
+        // The caller may have cut already, so the front is looked at in any case.
+        let rest = self.secrets.iter().filter_map(|secret| rest_at_front(tail, secret)).max();
+        tail[rest.unwrap_or(0)..].to_vec()
+    }
+}
+
+/// How long the longest end of the secret is that the tail begins with.
+fn rest_at_front(tail: &[u8], secret: &[u8]) -> Option<usize> {
+    (SHORTEST_REST..secret.len())
+        .rev()
+        .find(|rest| tail.starts_with(&secret[secret.len() - rest..]))
+}
+
+/// Ranges in order, those that touch made one.
+fn merged(mut found: Vec<Range<usize>>) -> Vec<Range<usize>> {
+    found.sort_unstable_by_key(|range| range.start);
+    let mut merged: Vec<Range<usize>> = Vec::new();
+    for range in found {
+        match merged.last_mut() {
+            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+            Some(_) | None => merged.push(range),
+        }
+    }
+    merged
+}
+
+fn mask(bytes: &[u8], secrets: Vec<Range<usize>>) -> Cow<'_, [u8]> {
+    if secrets.is_empty() {
+        return Cow::Borrowed(bytes);
+    }
+    let mut clean = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    for Range { start, end } in secrets {
+        clean.extend_from_slice(&bytes[at..start]);
+        clean.extend_from_slice(MASK.as_bytes());
+        at = end;
+    }
+    clean.extend_from_slice(&bytes[at..]);
+    Cow::Owned(clean)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn with(text: &str, secrets: &[&str]) -> String {
+        let secrets: Vec<String> = secrets.iter().map(|secret| String::from(*secret)).collect();
+        redact(text, &secrets).into_owned()
+    }
+
+    #[test]
+    fn a_secret_goes_wherever_it_stands_and_however_often() {
+        for (text, secrets, clean) in [
+            ("nothing here", &["sk-123456"][..], "nothing here"),
+            ("sk-123456", &["sk-123456"], "[redacted]"),
+            ("a sk-123456 b sk-123456", &["sk-123456"], "a [redacted] b [redacted]"),
+            ("key=.*+?^$(x)|[y]\\d!", &[".*+?^$(x)|[y]\\d"], "key=[redacted]!"),
+            ("xabcdefghix", &["abcdef", "defghi"], "x[redacted]x"),
+            ("xabcdefx", &["abcdefx", "bcdefx", "abcdef"], "x[redacted]"),
+            ("aaaaaaaaaaaa", &["aaaaaa"], "[redacted]"),
+            ("pässwört!", &["pässwört"], "[redacted]!"),
+            ("short 12345 stays", &["12345", ""], "short 12345 stays"),
+        ] {
+            assert_eq!(with(text, secrets), clean, "{text}");
+        }
+    }
+
+    #[test]
+    fn text_without_a_secret_is_not_copied() {
+        assert!(matches!(redact("plain", &["secret-value".into()]), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn the_end_of_a_secret_that_a_cut_left_goes_as_well() {
+        let redactor = Redactor::new(&["sk-verysecretvalue"]);
+        assert_eq!(redactor.tail(b"sk-verysecretvalue\nend\n", 8), b"ed]\nend\n");
+        assert_eq!(redactor.tail(b"secretvalue\nend\n", 100), b"\nend\n");
+        assert_eq!(redactor.tail(b"value of it\n", 100), b" of it\n");
+    }
+
+    #[test]
+    fn a_megabyte_of_near_misses_takes_one_pass() {
+        let secrets: Vec<String> = (6..60).map(|n| "a".repeat(n) + "b").collect();
+        let text = "a".repeat(1 << 20);
+        let began = std::time::Instant::now();
+        assert_eq!(redact(&text, &secrets), text);
+        assert!(began.elapsed() < std::time::Duration::from_secs(5));
+    }
+
+    proptest! {
+        #[test]
+        fn no_secret_is_left(
+            parts in proptest::collection::vec("[ab]{0,9}", 0..20),
+            secrets in proptest::collection::vec("[ab]{6,8}", 1..4),
+        ) {
+            let clean = redact(&parts.concat(), &secrets).into_owned();
+            for secret in &secrets {
+                prop_assert!(!clean.contains(secret.as_str()));
+            }
+        }
+    }
+}
