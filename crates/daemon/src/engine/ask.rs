@@ -1,0 +1,321 @@
+//! What the rest of the daemon asks of the engine, and what it answers.
+
+use std::collections::BTreeMap;
+
+use defib_core::run::{ExitReport, Finding, Status};
+use defib_core::{
+    AgentId, Class, Goal, Input, Name, Outbox, Refusal, RunId, Scope, Signal, Topology,
+};
+use defib_host::clock::now;
+use defib_host::protocol::{Request, RunKey};
+use tokio::sync::oneshot;
+
+use super::Engine;
+use crate::logs::ScribeEvent;
+use crate::recipe::Project;
+use crate::wire::{
+    Action, ActionOptions, AgentStatus, DaemonInfo, ErrorCode, ErrorDetail, Plan, UpRequest,
+};
+
+/// Why something that was asked for was not done.
+pub(crate) type Failed = ErrorDetail;
+
+/// The way an answer comes back.
+pub(crate) type Answer<T> = oneshot::Sender<Result<T, Failed>>;
+
+/// A request to the engine.
+#[derive(Debug)]
+pub(crate) enum Ask {
+    /// Every agent, or those named.
+    Status(Vec<String>, Answer<Vec<AgentStatus>>),
+    /// Who the daemon is.
+    Info(Answer<DaemonInfo>),
+    /// Bring a project up, which has been stored. The answer names its agents.
+    Up(Box<UpRequest>, Answer<Vec<Name>>),
+    /// What bringing a project up would change.
+    Plan(Box<UpRequest>, Answer<Plan>),
+    /// Take a project down, or all of them. The answer names the agents.
+    Down(Option<Name>, Answer<Vec<Name>>),
+    /// Take an agent away that was added without a file.
+    Remove(String, Answer<Name>),
+    /// Do something to an agent or a group. The answer names the agents and their runs before it.
+    Act(String, Action, ActionOptions, Answer<BTreeMap<Name, Option<RunId>>>),
+    /// Send a signal to an agent's process.
+    Signal(String, Signal, Answer<Name>),
+    /// End everything, and the daemon with it.
+    CloseAll(Answer<()>),
+    /// End this daemon; the keeper starts the next one, from this program.
+    Replace(String, Answer<()>),
+    /// The scribe has something to say.
+    Scribe(ScribeEvent),
+    /// A goal is on disk.
+    Stored(u64),
+    /// The history has on disk what the journal set aside.
+    Flushed,
+    /// A run cannot be spawned as declared.
+    Unspawnable {
+        /// Which.
+        key: RunKey,
+        /// Why.
+        why: String,
+    },
+}
+
+fn failed(code: ErrorCode, message: String, hint: Option<String>) -> Failed {
+    ErrorDetail { code, message, hint }
+}
+
+impl Engine {
+    pub(super) fn answer(&mut self, ask: Ask) {
+        // Whoever asked may have gone; that is no concern of ours.
+        match ask {
+            Ask::Status(names, answer) => drop(answer.send(self.statuses(&names))),
+            Ask::Info(answer) => drop(answer.send(Ok(self.info.clone()))),
+            Ask::Up(request, answer) => drop(answer.send(self.up(*request))),
+            Ask::Plan(request, answer) => drop(answer.send(self.plan(&request))),
+            Ask::Down(project, answer) => drop(answer.send(self.down(project))),
+            Ask::Remove(name, answer) => drop(answer.send(self.remove(&name))),
+            Ask::Act(name, action, options, answer) => {
+                drop(answer.send(self.act(&name, action, options)));
+            }
+            Ask::Signal(name, signal, answer) => drop(answer.send(self.signal(&name, signal))),
+            Ask::CloseAll(answer) => {
+                self.withdrawn = self.projects.keys().cloned().collect();
+                self.keep_closing();
+                let _ = self.ask_core(Input::DownAsked(Scope::All));
+                let _ = answer.send(Ok(()));
+            }
+            Ask::Replace(program, answer) => {
+                self.send(&Request::Replace { program });
+                let _ = answer.send(Ok(()));
+                self.leave = true;
+            }
+            Ask::Scribe(event) => self.hear_scribe(event),
+            Ask::Stored(ticket) => self.stored(ticket),
+            Ask::Flushed => self.journal.forget(),
+            Ask::Unspawnable { key, why } => self.unspawnable(&key, why),
+        }
+    }
+
+    /// Hands a person's request to the core.
+    fn ask_core(&mut self, input: Input) -> Result<(), Failed> {
+        let mut out = Outbox::default();
+        let answer = self.supervisor.handle(now(), input, &mut out);
+        self.drain(&mut out);
+        answer.map_err(|refusal| match refusal {
+            Refusal::Unknown => failed(ErrorCode::NoSuchAgent, refusal.to_string(), None),
+            Refusal::NotInState { .. } => {
+                let text = refusal.to_string();
+                let (message, hint) = text.split_once(": ").unwrap_or((&text, ""));
+                failed(ErrorCode::NotInState, message.to_owned(), Some(hint.to_owned()))
+            }
+        })
+    }
+
+    fn up(&mut self, request: UpRequest) -> Result<Vec<Name>, Failed> {
+        self.check_names(&request)?;
+        let project = self.project_from(request);
+        let name = project.config.project.clone();
+        self.keep_project(&project);
+        self.projects.insert(name.clone(), project);
+        self.apply();
+        self.ask_core(Input::UpAsked(Scope::Project(name.clone())))?;
+        let agents = self.projects.get(&name).map(Project::specs).unwrap_or_default();
+        Ok(agents.into_iter().map(|spec| spec.name).collect())
+    }
+
+    /// The project of a request. A reload keeps what the caller of `up` gave: its own caller may be
+    /// another shell.
+    fn project_from(&self, request: UpRequest) -> Project {
+        let UpRequest { path, config, mut mode, mut environment, reload } = request;
+        if let Some(old) = self.projects.get(&config.project).filter(|_| reload) {
+            mode = old.mode;
+            environment.extend(old.environment.clone());
+        }
+        Project { path, config, mode, environment }
+    }
+
+    /// One name, one agent, and one name, one project: whoever comes second is told.
+    fn check_names(&self, request: &UpRequest) -> Result<(), Failed> {
+        let UpRequest { path, config, .. } = request;
+        let known = self.projects.get(&config.project).filter(|known| known.path != *path);
+        if let Some(known) = known.filter(|known| self.is_wanted(known)) {
+            let (name, other) = (&config.project, known.path.display());
+            let message = format!("project {name} is up from {other}");
+            let hint = "give one of them another name in [project], or take it down".to_owned();
+            return Err(failed(ErrorCode::Config, message, Some(hint)));
+        }
+        for agent in &config.agents {
+            let other = self.projects.values().find(|project| {
+                project.config.project != config.project
+                    && project.config.agents.iter().any(|known| known.name == agent.name)
+            });
+            if let Some(other) = other {
+                let (name, project) = (&agent.name, &other.config.project);
+                let message = format!("{name} is declared by project {project} already");
+                let hint = "rename one of them, or take the other project down".to_owned();
+                return Err(failed(ErrorCode::Config, message, Some(hint)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether anything of a project should be up.
+    fn is_wanted(&self, project: &Project) -> bool {
+        let agents = project.config.agents.iter();
+        let ids = agents.filter_map(|agent| self.supervisor.agent(&agent.name));
+        ids.into_iter().any(|id| self.supervisor.goal(id) != Goal::Down)
+    }
+
+    /// The project as it was applied, with the caller's variables: for a successor, in memory only.
+    fn keep_project(&mut self, project: &Project) {
+        if let Ok(bytes) = serde_json::to_vec(project) {
+            let key = format!("project/{}", project.config.project);
+            self.send(&Request::Keep { key, bytes });
+        }
+    }
+
+    /// Everything that is declared, to the core.
+    pub(super) fn apply(&mut self) {
+        self.index_agents();
+        let topology = self.topology();
+        let count = topology.agents.len();
+        let _ = self.ask_core(Input::Apply(Box::new(topology)));
+        self.tell("config-applied", None, [("agents", count.into())]);
+    }
+
+    pub(super) fn topology(&self) -> Topology {
+        Topology {
+            agents: self.projects.values().flat_map(Project::specs).collect(),
+            groups: self.projects.values().flat_map(Project::groups).collect(),
+        }
+    }
+
+    fn plan(&mut self, request: &UpRequest) -> Result<Plan, Failed> {
+        self.check_names(request)?;
+        let new = self.project_from(request.clone());
+        let old = self.projects.get(&new.config.project);
+        let before: BTreeMap<Name, defib_core::AgentSpec> = old
+            .map(Project::specs)
+            .unwrap_or_default()
+            .into_iter()
+            .map(|spec| (spec.name.clone(), spec))
+            .collect();
+        let mut plan = Plan::default();
+        let specs = new.specs();
+        for spec in &specs {
+            match before.get(&spec.name) {
+                None => plan.added.push(spec.name.clone()),
+                Some(old) if old.generation != spec.generation => {
+                    plan.restarted.push(spec.name.clone());
+                }
+                Some(old) if old != spec => plan.changed.push(spec.name.clone()),
+                Some(_) => plan.unchanged.push(spec.name.clone()),
+            }
+        }
+        let gone = before.keys().filter(|name| !specs.iter().any(|spec| spec.name == **name));
+        plan.removed = gone.cloned().collect();
+        Ok(plan)
+    }
+
+    fn down(&mut self, project: Option<Name>) -> Result<Vec<Name>, Failed> {
+        let scope = match project {
+            Some(name) if self.projects.contains_key(&name) => Scope::Project(name),
+            Some(name) => {
+                let message = format!("project {name} is not up");
+                return Err(failed(ErrorCode::NoSuchAgent, message, None));
+            }
+            None => Scope::All,
+        };
+        let of_scope = |project: &&Project| match &scope {
+            Scope::Project(name) => project.config.project == *name,
+            Scope::Agent(_) | Scope::Group(_) | Scope::All => true,
+        };
+        let agents = self.projects.values().filter(of_scope).flat_map(Project::specs);
+        let names: Vec<Name> = agents.map(|spec| spec.name).collect();
+        self.ask_core(Input::DownAsked(scope))?;
+        Ok(names)
+    }
+
+    fn remove(&mut self, name: &str) -> Result<Name, Failed> {
+        let agent = self.find(name)?;
+        let name = self.supervisor.name(agent).clone();
+        let project = self.supervisor.project(agent).clone();
+        let own_file = self.home.join("adhoc");
+        let added = self.projects.get(&project).is_some_and(|of| of.path.starts_with(&own_file));
+        if !added {
+            let message = format!("{name} is declared in a file");
+            let hint = "take it out of the file and run `defib reload`".to_owned();
+            return Err(failed(ErrorCode::NotInState, message, Some(hint)));
+        }
+        self.projects.remove(&project);
+        self.send(&Request::Keep { key: format!("project/{project}"), bytes: Vec::new() });
+        self.apply();
+        Ok(name)
+    }
+
+    fn act(
+        &mut self,
+        name: &str,
+        action: Action,
+        options: ActionOptions,
+    ) -> Result<BTreeMap<Name, Option<RunId>>, Failed> {
+        let scope = self.scope(name)?;
+        let before = self.runs_in(&scope);
+        let ActionOptions { kill, fresh, .. } = options;
+        self.ask_core(match action {
+            Action::Start => Input::StartAsked(scope),
+            Action::Stop => Input::StopAsked { scope, kill },
+            Action::Restart => Input::RestartAsked { scope, fresh },
+            Action::Revive => Input::ReviveAsked(scope),
+        })?;
+        Ok(before)
+    }
+
+    fn signal(&mut self, name: &str, signal: Signal) -> Result<Name, Failed> {
+        let agent = self.find(name)?;
+        let name = self.supervisor.name(agent).clone();
+        let run = self.supervisor.sight(agent).run.filter(|_| self.pids.contains_key(&name));
+        let Some(run) = run else {
+            let message = format!("{name} has no process");
+            let hint = format!("`defib start {name}` starts it");
+            return Err(failed(ErrorCode::NotInState, message, Some(hint)));
+        };
+        let key = RunKey { agent: name.clone(), run };
+        self.send(&Request::Signal { key, signal: signal.0 });
+        Ok(name)
+    }
+
+    fn unspawnable(&mut self, key: &RunKey, why: String) {
+        let Some(agent) = self.supervisor.known(&key.agent) else { return };
+        let status = Status::NotSpawned { usable: false };
+        let finding = Finding { class: Class::Config, evidence: Some(why.into()), resets_at: None };
+        let report = ExitReport { status, finding: Some(finding) };
+        self.handle(Input::Exited { agent, run: key.run, report });
+    }
+
+    /// The agent or group that a name means.
+    fn scope(&self, name: &str) -> Result<Scope, Failed> {
+        let group = Name::parse(name).ok().and_then(|name| self.supervisor.group(&name));
+        match group {
+            Some(group) => Ok(Scope::Group(group)),
+            None => self.find(name).map(Scope::Agent),
+        }
+    }
+
+    /// The agent that a name means; `project/name` is understood too.
+    pub(super) fn find(&self, name: &str) -> Result<AgentId, Failed> {
+        let bare = name.rsplit('/').next().unwrap_or(name);
+        let found = Name::parse(bare).ok().and_then(|name| self.agent_id(&name));
+        found.ok_or_else(|| {
+            let known: Vec<&str> =
+                self.supervisor.declared().map(|(_, n)| n.as_str()).take(8).collect();
+            let hint = if known.is_empty() {
+                "no agent is declared; `defib up` brings a project up".to_owned()
+            } else {
+                format!("there are: {}", known.join(", "))
+            };
+            failed(ErrorCode::NoSuchAgent, format!("no agent is called {name:?}"), Some(hint))
+        })
+    }
+}

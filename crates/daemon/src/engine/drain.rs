@@ -1,0 +1,301 @@
+//! Dealing with what the core decided, in one fixed order.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use defib_config::config;
+use defib_core::{Ask as Manner, Effect, Goal, Name, Outbox, RunId, Signal, What};
+use defib_history::{Event, Intent, PostMortem, Redactor, Stamp, Usage};
+use defib_host::Flushed;
+use defib_host::clock::now;
+use defib_host::protocol::{Request, RunEnd, RunKey};
+use serde_json::{Map, Value};
+
+use super::ask::Ask;
+use super::{Engine, Pending};
+use crate::logs::Rotation;
+use crate::recipe::{Project, RunFacts};
+
+impl Engine {
+    /// Writes records down, keeps what a successor must know, tells everybody, gives orders.
+    ///
+    /// Killed before the keeper has heard, all of it has not happened: a successor drops what the
+    /// journal has beyond what was kept, and hears the same news again. Killed after, all of it has.
+    pub(super) fn drain(&mut self, out: &mut Outbox) {
+        if out.touched.is_empty() && out.records.is_empty() && out.effects.is_empty() {
+            return;
+        }
+        for record in &out.records {
+            let project = self.project_name_of(&record.agent);
+            let event = Event::of_record(self.stamp(project), record);
+            self.view.fold(event.now(), record);
+            self.note(event);
+        }
+        self.write_journal();
+        let lives: Vec<(String, Vec<u8>)> = out
+            .touched
+            .drain(..)
+            .filter_map(|id| {
+                let name = self.supervisor.name(id);
+                let life = (self.supervisor.life(id), self.view.agent(name));
+                Some((format!("life/{name}"), postcard::to_allocvec(&life).ok()?))
+            })
+            .collect();
+        self.keep(lives);
+        self.publish();
+        for record in out.records.drain(..) {
+            if is_rest(&record.what) {
+                self.store_rest(&record.agent);
+            }
+        }
+        let effects = std::mem::take(&mut out.effects);
+        self.order(effects);
+    }
+
+    fn write_journal(&mut self) {
+        // A journal that cannot be written is no reason to stop supervising; the history says when
+        // the disk fails.
+        let _ = self.journal.write();
+        if self.journal.turn_if_full() {
+            let (history, handle) = (self.history.clone(), self.handle.clone());
+            std::thread::spawn(move || {
+                if history.flush(Duration::from_secs(600)).is_ok() {
+                    handle.tell(Ask::Flushed);
+                }
+            });
+        }
+    }
+
+    /// An agent has come to rest: that outlives the machine.
+    fn store_rest(&self, name: &Name) {
+        let Some(id) = self.supervisor.known(name) else { return };
+        if let Ok(value) = serde_json::to_string(self.supervisor.life(id)) {
+            let key = format!("life/{name}");
+            self.history.store_later([Intent::Keep { key, value }]);
+        }
+    }
+
+    /// Hands to the keeper what a successor must know, in one piece: these lives, and what holds for
+    /// all agents together. It is on its way before anything else is done.
+    fn keep(&mut self, mut all: Vec<(String, Vec<u8>)>) {
+        let whole = (self.seq, self.supervisor.totals(), self.supervisor.spent());
+        all.extend(postcard::to_allocvec(&whole).ok().map(|bytes| ("whole".to_owned(), bytes)));
+        self.send(&Request::KeepAll(all));
+        let deadline = Instant::now() + Duration::from_millis(50);
+        while matches!(self.keeper.flush(), Ok(Flushed::Blocked)) && Instant::now() < deadline {
+            std::thread::yield_now();
+        }
+    }
+
+    fn stamp(&mut self, project: Option<Name>) -> Stamp {
+        self.seq += 1;
+        Stamp { seq: self.seq, now: now(), boot: self.boot.clone(), project }
+    }
+
+    /// Adds an event to what is written and then told.
+    fn note(&mut self, event: Event) {
+        self.journal.push(&event);
+        self.unpublished.push(event);
+    }
+
+    /// Tells everybody what has been written.
+    fn publish(&mut self) {
+        for event in self.unpublished.drain(..) {
+            self.history.append([event.clone()]);
+            // Nobody may be listening.
+            let _ = self.handle.events.send(Arc::new(event));
+        }
+    }
+
+    /// Tells something that is no decision of the core.
+    pub(super) fn tell<const N: usize>(
+        &mut self,
+        kind: &str,
+        key: Option<RunKey>,
+        body: [(&str, Value); N],
+    ) {
+        let body: Map<String, Value> =
+            body.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        let (agent, run) = match key {
+            Some(key) => (Some(key.agent), (key.run.0 > 0).then_some(key.run)),
+            None => (None, None),
+        };
+        let project = agent.as_ref().and_then(|agent| self.project_name_of(agent));
+        let event = Event::new(self.stamp(project), kind, agent, run, body);
+        self.note(event);
+        self.write_journal();
+        self.keep(Vec::new());
+        self.publish();
+    }
+
+    /// Gives orders. Where a goal has to be stored first, everything after it waits for that.
+    fn order(&mut self, effects: Vec<Effect>) {
+        if effects.is_empty() {
+            return;
+        }
+        let goals: Vec<Intent> = effects
+            .iter()
+            .filter_map(|effect| match effect {
+                Effect::StoreGoal { agent, goal } => {
+                    let agent = self.supervisor.name(*agent).clone();
+                    Some(Intent::Goal { agent, goal: *goal })
+                }
+                Effect::Spawn { .. }
+                | Effect::Signal { .. }
+                | Effect::Inquire { .. }
+                | Effect::Forget { .. } => None,
+            })
+            .collect();
+        if goals.is_empty() && self.pending.is_empty() {
+            for effect in effects {
+                self.carry_out(effect);
+            }
+            return;
+        }
+        let ticket = (!goals.is_empty()).then(|| {
+            self.next_ticket += 1;
+            self.next_ticket
+        });
+        if let Some(ticket) = ticket {
+            let handle = self.handle.clone();
+            self.intents.store(goals, move || handle.tell(Ask::Stored(ticket)));
+        }
+        self.pending.push_back(Pending { ticket, effects });
+    }
+
+    /// A goal is on disk: what waited for it is done.
+    pub(super) fn stored(&mut self, ticket: u64) {
+        for pending in &mut self.pending {
+            if pending.ticket == Some(ticket) {
+                pending.ticket = None;
+            }
+        }
+        while self.pending.front().is_some_and(|pending| pending.ticket.is_none()) {
+            let Some(Pending { effects, .. }) = self.pending.pop_front() else { return };
+            for effect in effects {
+                self.carry_out(effect);
+            }
+        }
+    }
+
+    fn carry_out(&mut self, effect: Effect) {
+        match effect {
+            Effect::StoreGoal { .. } => {}
+            Effect::Spawn { agent, run, fresh: _ } => {
+                let name = self.supervisor.name(agent).clone();
+                self.spawn(&name, run);
+            }
+            Effect::Signal { agent, run, ask } => {
+                let key = RunKey { agent: self.supervisor.name(agent).clone(), run };
+                let signal = self.stop_signal_of(&key.agent);
+                self.send(&match ask {
+                    Manner::Stop => Request::Signal { key, signal },
+                    Manner::Kill => Request::Kill(key),
+                });
+            }
+            Effect::Inquire { agent, run } => {
+                let key = RunKey { agent: self.supervisor.name(agent).clone(), run };
+                self.send(&Request::Inquire(key));
+            }
+            Effect::Forget { agent } => {
+                let name = self.supervisor.name(agent).clone();
+                self.scribe.forget(name);
+            }
+        }
+    }
+
+    fn spawn(&mut self, name: &Name, run: RunId) {
+        let facts = self.facts(name);
+        let recipe = self.recipe(name);
+        let order = recipe.map(|(project, agent)| project.order(&self.home, agent, run, &facts));
+        let key = RunKey { agent: name.clone(), run };
+        match order {
+            Some(Ok(order)) => {
+                let _ = std::fs::create_dir_all(self.home.join("state").join(name.as_str()));
+                self.send(&Request::Spawn(Box::new(order)));
+            }
+            Some(Err(why)) => {
+                let handle = self.handle.clone();
+                handle.tell(Ask::Unspawnable { key, why: why.to_string() });
+            }
+            None => {
+                let why = "it is no longer declared".to_owned();
+                self.handle.tell(Ask::Unspawnable { key, why });
+            }
+        }
+    }
+
+    /// What a run is told about the one before it.
+    fn facts(&self, name: &Name) -> RunFacts {
+        let Some(view) = self.view.agent(name) else { return RunFacts::default() };
+        let death = view.last_death.as_ref();
+        RunFacts {
+            restarts: view.sight.restarts,
+            last_class: death.map(|death| death.class.word()),
+            last_exit: death.and_then(|death| death.exit_code),
+        }
+    }
+
+    fn stop_signal_of(&self, name: &Name) -> i32 {
+        self.recipe(name).map_or(Signal::TERM, |(_, agent)| agent.stop_signal).0
+    }
+
+    pub(super) fn rotation_of(&self, name: &Name) -> Rotation {
+        let log = self.recipe(name).map(|(_, agent)| &agent.log);
+        log.map_or(Rotation { max_size: 50 << 20, keep: 5 }, |log| Rotation {
+            max_size: log.max_size,
+            keep: log.keep,
+        })
+    }
+
+    /// How an agent is declared, and in which project.
+    pub(super) fn recipe(&self, name: &Name) -> Option<(&Project, &config::Agent)> {
+        let (project, at) = self.declared_in.get(name)?;
+        let project = self.projects.get(project)?;
+        Some((project, project.config.agents.get(*at)?))
+    }
+
+    pub(super) fn index_agents(&mut self) {
+        let places = self.projects.iter().flat_map(|(project, of)| {
+            let agents = of.config.agents.iter().enumerate();
+            agents.map(|(at, agent)| (agent.name.clone(), (project.clone(), at)))
+        });
+        self.declared_in = places.collect();
+    }
+
+    pub(super) fn project_name_of(&self, name: &Name) -> Option<Name> {
+        let id = self.supervisor.known(name)?;
+        Some(self.supervisor.project(id).clone())
+    }
+
+    pub(super) fn note_tail(&mut self, agent: Name, run: RunId, tail: &[u8]) {
+        let secrets = Redactor::new(&self.secrets_of(&agent));
+        self.history.attach(PostMortem::new(agent, run).with_output(tail, &secrets));
+    }
+
+    pub(super) fn note_usage(&mut self, key: &RunKey, end: &RunEnd) {
+        let mut post_mortem = PostMortem::new(key.agent.clone(), key.run);
+        post_mortem.usage = Usage {
+            cpu_user_ms: Some(end.user_ms),
+            cpu_system_ms: Some(end.system_ms),
+            memory_peak_bytes: Some(end.peak_bytes),
+        };
+        self.history.attach(post_mortem);
+    }
+
+    /// The values that must not be stored.
+    fn secrets_of(&self, name: &Name) -> Vec<String> {
+        self.recipe(name).map(|(project, agent)| project.secrets(agent)).unwrap_or_default()
+    }
+}
+
+/// Whether a record ends an agent's way for good: what is left of it after a reboot has to be known.
+pub(super) fn is_rest(what: &What) -> bool {
+    matches!(
+        what,
+        What::Rested { .. }
+            | What::Halted { .. }
+            | What::CrashedOut { .. }
+            | What::Stopped { goal: Goal::Stopped }
+    )
+}

@@ -1,0 +1,323 @@
+//! The engine: one thread, sole owner of the core.
+//!
+//! Everything that happens comes to it as news of the keeper, as a request, or as the passing of
+//! time, one at a time. Each is handed to the core with the time it was taken at, and what comes out
+//! is dealt with in one fixed order: what a successor must know goes to the keeper, records are
+//! numbered and written to the journal, then orders are given. Nothing here waits for a disk, an
+//! agent or a client.
+
+mod ask;
+mod drain;
+mod start;
+mod status;
+
+pub(crate) use ask::{Answer, Ask};
+pub(crate) use start::Setup;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::ErrorKind;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender};
+use std::time::Duration;
+
+use defib_core::run::{ExitReport, Finding, Status};
+use defib_core::{AgentId, Effect, Input, Name, Outbox, RunId, Signal, Supervisor, View};
+use defib_history::{Event, History, HistoryError, Intent};
+use defib_host::clock::{BootTimer, ClockSteps, now};
+use defib_host::protocol::{How, News, Request, RunEnd, RunKey, Stage};
+use defib_host::wake::Waker;
+use defib_host::{Channel, Flushed};
+use rustix::event::{PollFd, PollFlags, poll};
+use tokio::sync::broadcast;
+
+use crate::intents::IntentDesk;
+use crate::journal::Journal;
+use crate::logs::{Scribe, ScribeEvent};
+use crate::recipe::Project;
+
+/// The way to the engine, for everyone else in the daemon.
+#[derive(Debug, Clone)]
+pub(crate) struct EngineHandle {
+    asks: Sender<Ask>,
+    wake: Arc<Waker>,
+    events: broadcast::Sender<Arc<Event>>,
+    growth: broadcast::Sender<Name>,
+    history: Arc<History>,
+}
+
+impl EngineHandle {
+    /// Hands a request over. The answer comes the way that the request carries.
+    pub(crate) fn tell(&self, ask: Ask) {
+        // The engine ends only with the process.
+        let _ = self.asks.send(ask);
+        self.wake.wake();
+    }
+
+    /// The names of agents whose logs grow, from now on.
+    pub(crate) fn growth(&self) -> broadcast::Receiver<Name> {
+        self.growth.subscribe()
+    }
+
+    /// Stores an intent; returns when it is on disk.
+    pub(crate) fn store(&self, intent: Intent) -> Result<(), HistoryError> {
+        self.history.store_intent(intent)
+    }
+
+    /// Waits until everything that was decided before is in the history.
+    pub(crate) fn flush_history(&self) {
+        // A disk that fails is said elsewhere; what is there is shown.
+        let _ = self.history.flush(Duration::from_secs(2));
+    }
+
+    /// Every event from now on.
+    pub(crate) fn subscribe(&self) -> broadcast::Receiver<Arc<Event>> {
+        self.events.subscribe()
+    }
+}
+
+/// Orders that wait until a goal is on disk.
+struct Pending {
+    ticket: Option<u64>,
+    effects: Vec<Effect>,
+}
+
+/// The engine.
+pub(crate) struct Engine {
+    home: PathBuf,
+    boot: Arc<str>,
+    supervisor: Supervisor,
+    view: View,
+    keeper: Channel<Request, News>,
+    history: Arc<History>,
+    intents: IntentDesk,
+    journal: Journal,
+    scribe: Scribe,
+    handle: EngineHandle,
+    asks: Receiver<Ask>,
+    wake: Arc<Waker>,
+    timer: BootTimer,
+    clock_steps: ClockSteps,
+    projects: BTreeMap<Name, Project>,
+    /// Where each agent is declared: its project, and its place in that.
+    declared_in: BTreeMap<Name, (Name, usize)>,
+    pids: BTreeMap<Name, u32>,
+    seq: u64,
+    /// Events that are noted and not yet told.
+    unpublished: Vec<Event>,
+    out: Outbox,
+    pending: VecDeque<Pending>,
+    next_ticket: u64,
+    info: crate::wire::DaemonInfo,
+    closing: bool,
+    /// Projects that are not to come back at the next start.
+    withdrawn: Vec<Name>,
+    leave: bool,
+}
+
+impl Engine {
+    /// Works until everything is closed.
+    pub(crate) fn work(mut self) {
+        loop {
+            self.arm_timer();
+            let _ = self.keeper.flush();
+            self.wait();
+            let _ = self.timer.fired();
+            if self.clock_steps.stepped() {
+                self.handle(Input::Tick);
+            }
+            loop {
+                match self.keeper.receive() {
+                    Ok(Some((news, descriptors))) => self.hear(news, descriptors),
+                    Ok(None) => break,
+                    // Without its keeper a daemon is of no use: the agents have died with it.
+                    Err(_) => std::process::exit(1),
+                }
+            }
+            let _ = self.wake.taken();
+            while let Ok(ask) = self.asks.try_recv() {
+                self.answer(ask);
+            }
+            self.handle(Input::Tick);
+            if self.leave {
+                self.leave();
+            }
+            if self.closing && self.is_all_down() {
+                self.finish();
+                return;
+            }
+        }
+    }
+
+    fn wait(&self) {
+        let readable = PollFlags::IN;
+        let keeper =
+            if self.keeper.queued_bytes() > 0 { readable | PollFlags::OUT } else { readable };
+        let mut set = [
+            PollFd::from_borrowed_fd(self.keeper.as_fd(), keeper),
+            PollFd::from_borrowed_fd(self.timer.as_fd(), readable),
+            PollFd::from_borrowed_fd(self.clock_steps.as_fd(), readable),
+            PollFd::from_borrowed_fd(self.wake.as_fd(), readable),
+        ];
+        // An interruption is as good as news: everything is looked at anyway.
+        let _ = poll(&mut set, None);
+    }
+
+    fn arm_timer(&mut self) {
+        // A timer that cannot be set would be a kernel that has lost its way.
+        let _ = self.timer.set(self.supervisor.next_deadline());
+    }
+
+    /// Hands an input to the core and deals with what comes out.
+    fn handle(&mut self, input: Input) {
+        let mut out = std::mem::take(&mut self.out);
+        out.clear();
+        // Only requests of people can be refused; those go through `ask_core`.
+        let _ = self.supervisor.handle(now(), input, &mut out);
+        self.drain(&mut out);
+        self.out = out;
+    }
+
+    fn hear(&mut self, news: News, mut descriptors: Vec<OwnedFd>) {
+        match news {
+            News::Spawned { key, pid, terminal } => {
+                if let Some(output) = descriptors.pop() {
+                    self.capture(&key, output, terminal);
+                }
+                self.pids.insert(key.agent.clone(), pid);
+                if let Some(agent) = self.supervisor.known(&key.agent) {
+                    self.handle(Input::Spawned { agent, run: key.run });
+                }
+            }
+            News::NotSpawned { key, errno, stage } => {
+                let error = std::io::Error::from_raw_os_error(errno);
+                let usable =
+                    !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied);
+                let evidence = format!("{}: {error}", stage_word(stage));
+                self.died(&key, Status::NotSpawned { usable }, Some(evidence.into()));
+                self.send(&Request::Acknowledge(key));
+            }
+            News::Exited { key, end } => self.exited(&key, &end, descriptors.pop()),
+            News::Unknown(key) => self.died(&key, Status::Unseen, None),
+            News::CloseAsked => {
+                self.keep_closing();
+                self.handle(Input::CloseAsked);
+            }
+            News::StillAlive(_) => {}
+            // These come only at the start of a connection.
+            News::Welcome { .. } | News::Held { .. } | News::Kept { .. } | News::AllTold => {}
+        }
+    }
+
+    fn capture(&self, key: &RunKey, output: OwnedFd, terminal: bool) {
+        let rotation = self.rotation_of(&key.agent);
+        self.scribe.attach(key.agent.clone(), key.run, output, terminal, rotation);
+    }
+
+    /// A run has ended. What it wrote while nobody captured comes along; the report is acknowledged
+    /// when all of it is in the log, because the keeper then lets go of it.
+    fn exited(&mut self, key: &RunKey, end: &RunEnd, output: Option<OwnedFd>) {
+        if let Some(output) = output {
+            let terminal = rustix::termios::isatty(&output);
+            self.capture(key, output, terminal);
+        }
+        let status = match end.how {
+            How::Exited(code) => Status::Exited(code),
+            How::Signaled(number) => Status::Signaled(Signal(number)),
+        };
+        if self.pids.contains_key(&key.agent) && self.is_current(key) {
+            self.pids.remove(&key.agent);
+        }
+        self.died(key, status, None);
+        if end.leftovers_killed > 0 {
+            let count = end.leftovers_killed.into();
+            self.tell("leftovers-ended", Some(key.clone()), [("processes", count)]);
+        }
+        self.scribe.close(key.agent.clone(), key.run);
+        self.note_usage(key, end);
+    }
+
+    fn is_current(&self, key: &RunKey) -> bool {
+        let id = self.supervisor.known(&key.agent);
+        id.is_some_and(|id| self.supervisor.sight(id).run == Some(key.run))
+    }
+
+    /// A run is over.
+    fn died(&mut self, key: &RunKey, status: Status, evidence: Option<Box<str>>) {
+        if let Some(agent) = self.supervisor.known(&key.agent) {
+            let class = self.supervisor.policy(agent).class_of(status);
+            let finding = evidence.map(|evidence| Finding {
+                class,
+                evidence: Some(evidence),
+                resets_at: None,
+            });
+            let report = ExitReport { status, finding };
+            self.handle(Input::Exited { agent, run: key.run, report });
+        }
+    }
+
+    fn send(&mut self, request: &Request) {
+        // What cannot be sent now is sent when the keeper reads again; a broken channel is noticed
+        // by whoever reads it.
+        let _ = self.keeper.send(request, &[]);
+    }
+
+    fn hear_scribe(&mut self, event: ScribeEvent) {
+        match event {
+            ScribeEvent::Grew(agent) => drop(self.handle.growth.send(agent)),
+            ScribeEvent::Tail { agent, run, tail } => {
+                self.send(&Request::Acknowledge(RunKey { agent: agent.clone(), run }));
+                self.note_tail(agent, run, &tail);
+            }
+            ScribeEvent::Lost { agent, bytes, error } => {
+                let key = RunKey { agent, run: RunId(0) };
+                let body = [("bytes", bytes.into()), ("error", error.into())];
+                self.tell("output-lost", Some(key), body);
+            }
+        }
+    }
+
+    /// Everything is to end: a successor goes on with that.
+    fn keep_closing(&mut self) {
+        self.closing = true;
+        if let Ok(bytes) = serde_json::to_vec(&self.withdrawn) {
+            self.send(&Request::Keep { key: "closing".to_owned(), bytes });
+        }
+    }
+
+    /// Everything is down: the keeper may end, and so do we.
+    fn finish(&mut self) {
+        let gone = self.withdrawn.iter().cloned().map(Intent::Withdraw);
+        // What cannot be written now is put right by the next `up`.
+        let _ = self.history.store_intents(gone.collect::<Vec<_>>());
+        self.send(&Request::Close);
+        self.leave();
+    }
+
+    /// Ends this daemon with nothing unsaid.
+    fn leave(&mut self) {
+        while !matches!(self.keeper.flush(), Ok(Flushed::All) | Err(_)) {
+            let mut set = [PollFd::from_borrowed_fd(self.keeper.as_fd(), PollFlags::OUT)];
+            let _ = poll(&mut set, None);
+        }
+        // Whatever is not on disk by then is in the journal.
+        let _ = self.history.flush(Duration::from_secs(5));
+        std::process::exit(0);
+    }
+
+    fn agent_id(&self, name: &Name) -> Option<AgentId> {
+        self.supervisor.agent(name)
+    }
+}
+
+/// What was being done when a spawn failed, for people.
+const fn stage_word(stage: Stage) -> &'static str {
+    match stage {
+        Stage::Descriptors => "no pipe or terminal for it",
+        Stage::Process => "no process for it",
+        Stage::Folder => "its folder",
+        Stage::User => "its user",
+        Stage::Program => "its program",
+    }
+}

@@ -1,0 +1,304 @@
+//! How a daemon begins: it takes over what the keeper holds, or starts anew.
+
+use std::collections::BTreeMap;
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use defib_core::limit::Tally;
+use defib_core::{
+    AgentView, Continuity, Input, Life, Name, Outbox, RunId, Settings, Snapshot, Supervisor,
+    Totals, View,
+};
+use defib_history::{History, Intents, RunFilter};
+use defib_host::Channel;
+use defib_host::clock::{BootTimer, ClockSteps, boot_id, now};
+use defib_host::protocol::{News, Request, RunEnd, RunKey};
+use defib_host::wake::Waker;
+use rustix::event::{PollFd, PollFlags, poll};
+use tokio::sync::broadcast;
+
+use super::ask::Ask;
+use super::{Engine, EngineHandle};
+use crate::intents::IntentDesk;
+use crate::journal::Journal;
+use crate::logs::{Scribe, ScribeEvent};
+use crate::recipe::Project;
+use crate::wire::{DaemonInfo, Mode, stamp};
+
+/// How many events a slow watcher may be behind before it has to catch up from the history.
+const WATCHERS_BEHIND: usize = 4096;
+
+/// What a daemon begins with.
+pub(crate) struct Setup {
+    /// The folder of everything.
+    pub(crate) home: PathBuf,
+    /// The way to the keeper.
+    pub(crate) keeper: Channel<Request, News>,
+    /// The history, open.
+    pub(crate) history: Arc<History>,
+    /// What was wanted when it was last written down.
+    pub(crate) intents: Intents,
+    /// The highest number that the history has.
+    pub(crate) highest_seq: u64,
+    /// What had to be set aside, if anything.
+    pub(crate) damaged: Option<PathBuf>,
+}
+
+/// What the keeper told on the new connection.
+struct Inheritance {
+    keeper_pid: u32,
+    daemons_before: u64,
+    held: Vec<(RunKey, u32, bool, Option<OwnedFd>)>,
+    ended: Vec<(RunKey, RunEnd, Option<OwnedFd>)>,
+    kept: BTreeMap<String, Vec<u8>>,
+}
+
+impl Inheritance {
+    fn hear(keeper: &mut Channel<Request, News>) -> io::Result<Inheritance> {
+        let mut heard = Inheritance {
+            keeper_pid: 0,
+            daemons_before: 0,
+            held: Vec::new(),
+            ended: Vec::new(),
+            kept: BTreeMap::new(),
+        };
+        loop {
+            let Some((news, mut descriptors)) = keeper.receive().map_err(io::Error::other)? else {
+                let mut set = [PollFd::from_borrowed_fd(keeper.as_fd(), PollFlags::IN)];
+                let _ = poll(&mut set, None);
+                continue;
+            };
+            match news {
+                News::Welcome { keeper_pid, daemons_before, .. } => {
+                    (heard.keeper_pid, heard.daemons_before) = (keeper_pid, daemons_before);
+                }
+                News::Held { key, pid, terminal } => {
+                    heard.held.push((key, pid, terminal, descriptors.pop()));
+                }
+                News::Kept { key, bytes } => drop(heard.kept.insert(key, bytes)),
+                News::Exited { key, end } => heard.ended.push((key, end, descriptors.pop())),
+                News::AllTold => return Ok(heard),
+                News::Spawned { .. }
+                | News::NotSpawned { .. }
+                | News::Unknown(_)
+                | News::StillAlive(_)
+                | News::CloseAsked => {}
+            }
+        }
+    }
+
+    /// What was kept under keys that begin with `prefix`.
+    fn under<'h>(&'h self, prefix: &'h str) -> impl Iterator<Item = (Name, &'h [u8])> + 'h {
+        self.kept.iter().filter_map(move |(key, bytes)| {
+            Some((Name::parse(key.strip_prefix(prefix)?).ok()?, bytes.as_slice()))
+        })
+    }
+}
+
+type Whole = (u64, Totals, BTreeMap<Name, Tally>);
+
+impl Engine {
+    /// Takes over and gives the way to the engine, which is to be put to work on a thread.
+    pub(crate) fn begin(setup: Setup) -> io::Result<(Engine, EngineHandle)> {
+        let Setup { home, mut keeper, history, intents, highest_seq, damaged } = setup;
+        let heard = Inheritance::hear(&mut keeper)?;
+        let (mut journal, mut unwritten) = Journal::open(&home.join("journal"))?;
+        let whole: Option<Whole> =
+            heard.kept.get("whole").and_then(|bytes| postcard::from_bytes(bytes).ok());
+        // What was written and not kept has not happened: its news come again.
+        let happened = whole.as_ref().map_or(u64::MAX, |whole| whole.0);
+        unwritten.retain(|event| event.seq > highest_seq && event.seq <= happened);
+        // A journal that cannot be written is no reason not to start.
+        let _ = journal.begin_anew(&unwritten);
+        let last_unwritten = unwritten.iter().map(|event| event.seq).max().unwrap_or(0);
+        history.append(unwritten);
+        let projects = projects(&heard, &intents, whole.is_some());
+        let mut view = View::default();
+        let mut lives: BTreeMap<Name, Life> = BTreeMap::new();
+        for (name, bytes) in heard.under("life/") {
+            if let Ok((life, seen)) = postcard::from_bytes::<(Life, Option<AgentView>)>(bytes) {
+                lives.insert(name.clone(), life);
+                if let Some(seen) = seen {
+                    view.put(name, seen);
+                }
+            }
+        }
+        let max_total_restarts =
+            projects.values().find_map(|project| project.config.supervisor.max_total_restarts);
+        let started = now();
+        let settings = Settings { max_total_restarts, jitter_seed: Some(started.mono.as_nanos()) };
+        let (asks, inbox) = channel();
+        let wake = Arc::new(Waker::new()?);
+        let (events, _) = broadcast::channel(WATCHERS_BEHIND);
+        let (growth, _) = broadcast::channel(1024);
+        let history_for_all = history.clone();
+        let handle = EngineHandle {
+            asks,
+            wake: wake.clone(),
+            events,
+            growth: growth.clone(),
+            history: history_for_all,
+        };
+        let teller = handle.clone();
+        let scribe = Scribe::start(home.clone(), move |event| match event {
+            // Growth concerns only those who follow: the engine is not woken for it.
+            ScribeEvent::Grew(agent) => drop(growth.send(agent)),
+            event @ (ScribeEvent::Tail { .. } | ScribeEvent::Lost { .. }) => {
+                teller.tell(Ask::Scribe(event));
+            }
+        })?;
+        let seq = whole.as_ref().map_or(0, |whole| whole.0).max(highest_seq).max(last_unwritten);
+        let info = DaemonInfo {
+            pid: std::process::id(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            started_at: stamp(started.wall),
+            keeper_pid: heard.keeper_pid,
+        };
+        let mut engine = Engine {
+            boot: boot_id().unwrap_or_default().into(),
+            supervisor: Supervisor::new(settings.clone()),
+            view,
+            keeper,
+            intents: IntentDesk::start(history.clone())?,
+            history,
+            journal,
+            scribe,
+            handle: handle.clone(),
+            asks: inbox,
+            wake,
+            timer: BootTimer::new()?,
+            clock_steps: ClockSteps::new()?,
+            projects,
+            declared_in: BTreeMap::new(),
+            pids: BTreeMap::new(),
+            seq,
+            unpublished: Vec::new(),
+            out: Outbox::default(),
+            pending: VecDeque::new(),
+            next_ticket: 0,
+            info,
+            closing: false,
+            withdrawn: Vec::new(),
+            leave: false,
+            home,
+        };
+        if let Some(path) = damaged {
+            let path = path.display().to_string();
+            engine.tell("history-damaged", None, [("set_aside", path.into())]);
+        }
+        engine.index_agents();
+        match whole {
+            Some((_, totals, spent)) => {
+                let snapshot = Snapshot { lives, spent, totals };
+                engine.adopt(settings, snapshot, heard);
+            }
+            None => engine.rise(settings, &intents),
+        }
+        Ok((engine, handle))
+    }
+
+    /// Goes on where another daemon stopped, with its agents alive.
+    fn adopt(&mut self, settings: Settings, snapshot: Snapshot, heard: Inheritance) {
+        let topology = self.topology();
+        let continuity = Continuity::Unbroken;
+        self.supervisor = Supervisor::restore(settings, topology, snapshot, continuity, now());
+        let count = heard.held.len();
+        let Inheritance { held, ended, kept, .. } = heard;
+        if let Some(bytes) = kept.get("closing") {
+            self.closing = true;
+            self.withdrawn = serde_json::from_slice(bytes).unwrap_or_default();
+        }
+        let mut found: BTreeMap<Name, RunId> = BTreeMap::new();
+        for (key, pid, terminal, output) in held {
+            found.insert(key.agent.clone(), key.run);
+            self.pids.insert(key.agent.clone(), pid);
+            if let Some(output) = output {
+                self.capture(&key, output, terminal);
+            }
+        }
+        for (key, end, output) in ended {
+            self.exited(&key, &end, output);
+        }
+        for name in self.supervisor.known_names() {
+            if let Some(agent) = self.supervisor.known(&name) {
+                let run = found.get(&name).copied();
+                self.handle(Input::Found { agent, run });
+            }
+        }
+        self.tell("daemon-adopted", None, [("agents", count.into())]);
+    }
+
+    /// Starts anew: what should be up is started.
+    fn rise(&mut self, settings: Settings, intents: &Intents) {
+        let lives = intents.kept.iter().filter_map(|(key, text)| {
+            let name = Name::parse(key.strip_prefix("life/")?).ok()?;
+            Some((name, serde_json::from_str::<Life>(text).ok()?))
+        });
+        let mut lives: BTreeMap<Name, Life> = lives.collect();
+        for (name, goal) in &intents.goals {
+            lives.entry(name.clone()).or_insert_with(Life::blank).want(*goal);
+        }
+        // Whatever the last daemon wrote down is to be read.
+        let _ = self.history.flush(Duration::from_secs(5));
+        for (name, run) in last_runs(&self.history) {
+            let life = lives.entry(name.clone()).or_insert_with(Life::blank);
+            life.number_from(run);
+        }
+        for (name, run) in open_runs(&self.history) {
+            lives.entry(name).or_insert_with(Life::blank).was_running(run);
+        }
+        let totals = Supervisor::new(settings.clone()).totals();
+        let snapshot = Snapshot { lives, spent: BTreeMap::new(), totals };
+        let topology = self.topology();
+        let continuity = Continuity::Reboot;
+        self.supervisor = Supervisor::restore(settings, topology, snapshot, continuity, now());
+        self.tell("daemon-started", None, [("pid", std::process::id().into())]);
+        self.handle(Input::Booted);
+    }
+}
+
+/// The projects that are up: as they were applied, or else as their files say now.
+fn projects(heard: &Inheritance, intents: &Intents, unbroken: bool) -> BTreeMap<Name, Project> {
+    if unbroken {
+        let kept = heard.under("project/");
+        return kept
+            .filter_map(|(name, bytes)| Some((name, serde_json::from_slice(bytes).ok()?)))
+            .collect();
+    }
+    let load = |project: &defib_history::Project| {
+        let loaded = defib_config::load(&project.file).ok().and_then(|file| file.outcome.config);
+        let Some(config) = loaded else {
+            // It stays stored: an `up` with a good file brings it back.
+            eprintln!("defib: {} cannot be read; its agents stay down", project.file.display());
+            return None;
+        };
+        let mode = match project.mode.as_str() {
+            "once" => Mode::Once,
+            "dev" => Mode::Dev,
+            _ => Mode::Continuous,
+        };
+        let environment = crate::recipe::environment_for(&config, std::env::vars());
+        Some(Project { path: project.file.clone(), config, mode, environment })
+    };
+    let loaded = intents.projects.values().filter_map(load);
+    loaded.map(|project| (project.config.project.clone(), project)).collect()
+}
+
+/// The last run of each agent that the history knows of.
+fn last_runs(history: &History) -> BTreeMap<Name, RunId> {
+    let reader = defib_history::Reader::open(history.path());
+    reader.and_then(|reader| reader.last_runs()).unwrap_or_default()
+}
+
+/// The runs of which no end is known: they ended with whoever could have seen it.
+fn open_runs(history: &History) -> Vec<(Name, RunId)> {
+    let filter = RunFilter { limit: Some(10_000), ..RunFilter::default() };
+    let reader = defib_history::Reader::open(history.path());
+    let runs = reader.and_then(|reader| reader.runs(&filter)).unwrap_or_default();
+    runs.into_iter().filter(|run| run.death.is_none()).map(|run| (run.agent, run.run)).collect()
+}

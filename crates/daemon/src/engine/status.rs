@@ -1,0 +1,130 @@
+//! What can be said of agents at this moment.
+
+use std::collections::BTreeMap;
+
+use defib_core::record::Trip;
+use defib_core::time::Seconds;
+use defib_core::{AgentId, Name, Reason, RunId, Scope, State, Wall};
+use defib_host::clock::now;
+
+use super::Engine;
+use super::ask::Failed;
+use crate::recipe::argv;
+use crate::wire::{AgentStatus, DeathStatus, stamp};
+
+impl Engine {
+    pub(super) fn statuses(&self, names: &[String]) -> Result<Vec<AgentStatus>, Failed> {
+        if names.is_empty() {
+            return Ok(self.supervisor.declared().map(|(id, _)| self.agent_status(id)).collect());
+        }
+        let mut statuses = Vec::new();
+        for name in names {
+            let group = Name::parse(name).ok().and_then(|name| self.supervisor.group(&name));
+            match group {
+                Some(group) => {
+                    statuses.extend(self.supervisor.members(group).map(|id| self.agent_status(id)));
+                }
+                None => statuses.push(self.agent_status(self.find(name)?)),
+            }
+        }
+        Ok(statuses)
+    }
+
+    fn agent_status(&self, id: AgentId) -> AgentStatus {
+        let name = self.supervisor.name(id);
+        let sight = self.supervisor.sight(id);
+        let view = self.view.agent(name);
+        let now = now();
+        // A moment to come on the one clock, as the other will say it.
+        let to_come = |at: defib_core::Mono| stamp(now.wall + at.since(now.mono));
+        let started = view.and_then(|view| view.started);
+        let config = self.recipe(name).map(|(_, agent)| agent);
+        let death = view.and_then(|view| view.last_death.as_ref()).map(|death| DeathStatus {
+            at: stamp(death.at.wall),
+            class: death.class,
+            kind: death.kind,
+            exit_code: death.exit_code,
+            signal: death.signal,
+            ran_s: Seconds(death.ran),
+            evidence: death.evidence.as_deref().map(str::to_owned),
+            trace: None,
+        });
+        AgentStatus {
+            name: name.clone(),
+            project: self.supervisor.project(id).clone(),
+            group: self.supervisor.group_of(id).cloned(),
+            state: sight.state,
+            reason: sight.reason.map(reason_word),
+            pid: self.pids.get(name).copied(),
+            run: sight.run,
+            restarts: sight.restarts,
+            consecutive_failures: view.map_or(0, |view| view.consecutive_failures),
+            started_at: started.map(|started| stamp(started.wall)),
+            uptime_s: started.map(|started| Seconds(whole(now.mono.since(started.mono)))),
+            next_at: sight.next_at.map(to_come),
+            last_activity_at: self.last_activity(name).map(stamp),
+            last_death: death,
+            heartbeat_age_s: None,
+            balance: None,
+            spent: None,
+            capabilities: config.and_then(|config| config.capabilities.clone()),
+            capabilities_pending: None,
+            kind: config.map_or("generic", |config| config.kind.word()).to_owned(),
+            command: config.map(|config| argv(&config.command)).unwrap_or_default(),
+            flapping: view.is_some_and(|view| view.is_flapping(now.wall)),
+            loop_detected: sight.reason == Some(Reason::Trip(Trip::Window)),
+        }
+    }
+
+    fn last_activity(&self, name: &Name) -> Option<Wall> {
+        let folder = crate::logs::folder(&self.home, name);
+        crate::logs::last_written(&folder).map(Wall::from_millis)
+    }
+
+    pub(super) fn runs_in(&self, scope: &Scope) -> BTreeMap<Name, Option<RunId>> {
+        let ids: Vec<AgentId> = match scope {
+            Scope::Agent(id) => vec![*id],
+            Scope::Group(group) => self.supervisor.members(*group).collect(),
+            Scope::Project(_) | Scope::All => {
+                self.supervisor.declared().map(|(id, _)| id).collect()
+            }
+        };
+        let run = |id: AgentId| (self.supervisor.name(id).clone(), self.supervisor.sight(id).run);
+        ids.into_iter().map(run).collect()
+    }
+
+    /// Whether nothing is left that could have a process.
+    pub(super) fn is_all_down(&self) -> bool {
+        self.pids.is_empty()
+            && self.supervisor.declared().all(|(id, _)| match self.supervisor.sight(id).state {
+                State::Starting
+                | State::Running
+                | State::Stopping
+                | State::Backoff
+                | State::Waiting => false,
+                State::Idle | State::Stopped | State::Done | State::Halted | State::CrashedOut => {
+                    true
+                }
+            })
+    }
+}
+
+fn reason_word(reason: Reason) -> String {
+    match reason {
+        Reason::Wait(reason) => reason.word().to_owned(),
+        Reason::Failed => "failed".to_owned(),
+        Reason::Halt(class) => class.word().to_owned(),
+        Reason::Trip(trip) => match trip {
+            Trip::Window => "limit over a window",
+            Trip::Count => "limit",
+            Trip::Total => "total of restarts",
+            Trip::Group => "its group failed",
+        }
+        .to_owned(),
+    }
+}
+
+/// Without the fraction of a millisecond that nobody wants to read.
+fn whole(span: std::time::Duration) -> std::time::Duration {
+    std::time::Duration::from_millis(u64::try_from(span.as_millis()).unwrap_or(u64::MAX))
+}

@@ -1,0 +1,165 @@
+//! The journal: events that the history has not yet on disk.
+//!
+//! The history commits in groups, so a daemon that is killed would lose the last of them. Every
+//! event is therefore written to this file first, with one write that the kernel keeps whatever
+//! becomes of us. The next daemon hands to the history what it does not have.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use defib_history::Event;
+use serde::{Deserialize, Serialize};
+
+/// Past this size the journal is set aside, and goes when the history has everything in it.
+const FULL: u64 = 4 << 20;
+
+/// An event with what `events --json` does not show.
+#[derive(Serialize, Deserialize)]
+struct Line {
+    mono_ns: u64,
+    boot: String,
+    project: Option<defib_core::Name>,
+    at_ms: i64,
+    seq: u64,
+    agent: Option<defib_core::Name>,
+    run: Option<defib_core::RunId>,
+    kind: String,
+    body: serde_json::Map<String, serde_json::Value>,
+}
+
+/// The journal, open for writing.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    path: PathBuf,
+    file: File,
+    size: u64,
+    buffer: Vec<u8>,
+    /// Whether a full one is set aside, whose events may not all be in the history.
+    set_aside: bool,
+}
+
+impl Journal {
+    /// Opens the journal and gives back the events in it. A last line that was cut short is dropped.
+    pub(crate) fn open(path: &Path) -> io::Result<(Journal, Vec<Event>)> {
+        let mut text = read(&aside(path))?;
+        let set_aside = !text.is_empty();
+        text.extend(read(path)?);
+        let lines = text.split(|byte| *byte == b'\n');
+        let events = lines.filter_map(|line| serde_json::from_slice::<Line>(line).ok());
+        let events = events.map(Line::into_event).collect();
+        let mut file = open_to_append(path)?;
+        if !text.is_empty() && !text.ends_with(b"\n") {
+            file.write_all(b"\n")?;
+        }
+        let size = file.metadata()?.len();
+        let journal = Journal { path: path.to_owned(), file, size, buffer: Vec::new(), set_aside };
+        Ok((journal, events))
+    }
+
+    /// Forgets everything but these. Killed in between, there is the old journal or the new one.
+    pub(crate) fn begin_anew(&mut self, events: &[Event]) -> io::Result<()> {
+        let path = self.path.with_extension("new");
+        let _ = std::fs::remove_file(&path);
+        let mut new = Journal {
+            path: self.path.clone(),
+            file: open_to_append(&path)?,
+            size: 0,
+            buffer: Vec::new(),
+            set_aside: self.set_aside,
+        };
+        for event in events {
+            new.push(event);
+        }
+        new.write()?;
+        std::fs::rename(&path, &self.path)?;
+        if new.set_aside {
+            new.forget();
+        }
+        *self = new;
+        Ok(())
+    }
+
+    /// Sets a full journal aside. Says whether it did: then [`forget`](Journal::forget) is to be
+    /// called once the history has everything that was handed to it until now.
+    pub(crate) fn turn_if_full(&mut self) -> bool {
+        if self.size < FULL || self.set_aside {
+            return false;
+        }
+        let turned = std::fs::rename(&self.path, aside(&self.path))
+            .and_then(|()| open_to_append(&self.path));
+        let Ok(file) = turned else { return false };
+        (self.file, self.size, self.set_aside) = (file, 0, true);
+        true
+    }
+
+    /// The history has everything that was set aside.
+    pub(crate) fn forget(&mut self) {
+        self.set_aside = std::fs::remove_file(aside(&self.path)).is_err();
+    }
+
+    /// Adds an event to what the next [`write`](Journal::write) writes.
+    pub(crate) fn push(&mut self, event: &Event) {
+        let line = Line {
+            mono_ns: event.mono.as_nanos(),
+            boot: event.boot.to_string(),
+            project: event.project.clone(),
+            at_ms: event.at.as_millis(),
+            seq: event.seq,
+            agent: event.agent.clone(),
+            run: event.run,
+            kind: event.kind.clone(),
+            body: event.body.clone(),
+        };
+        // Writing to memory does not fail, and the line has nothing that JSON does not know.
+        let _ = serde_json::to_writer(&mut self.buffer, &line);
+        self.buffer.push(b'\n');
+    }
+
+    /// Writes what was pushed, in one piece.
+    pub(crate) fn write(&mut self) -> io::Result<()> {
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
+        let result = self.file.write_all(&self.buffer);
+        self.size += self.buffer.len() as u64;
+        self.buffer.clear();
+        if result.is_err() {
+            // What was written by halves must not swallow the next line.
+            self.buffer.push(b'\n');
+        }
+        result
+    }
+}
+
+fn aside(path: &Path) -> PathBuf {
+    path.with_extension("old")
+}
+
+fn open_to_append(path: &Path) -> io::Result<File> {
+    OpenOptions::new().create(true).append(true).mode(0o600).open(path)
+}
+
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    match std::fs::read(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        read => read,
+    }
+}
+
+impl Line {
+    fn into_event(self) -> Event {
+        Event {
+            seq: self.seq,
+            at: defib_core::Wall::from_millis(self.at_ms),
+            mono: defib_core::Mono::from_nanos(self.mono_ns),
+            boot: self.boot.into(),
+            project: self.project,
+            agent: self.agent,
+            run: self.run,
+            kind: self.kind,
+            body: self.body,
+        }
+    }
+}

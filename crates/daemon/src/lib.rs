@@ -1,0 +1,70 @@
+//! The brain: it decides, remembers, captures and answers. It may die or be replaced at any time.
+//!
+//! [`run`] is the daemon's main function. It takes over from the keeper, puts the engine to work on
+//! a thread of its own, and serves the API on another.
+
+#![forbid(unsafe_code)]
+
+mod api;
+mod engine;
+mod intents;
+mod journal;
+pub mod logs;
+mod recipe;
+pub mod wire;
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use defib_history::{History, Options};
+use defib_host::Channel;
+use defib_host::protocol::{News, Request};
+
+use crate::engine::{Engine, Setup};
+
+pub use recipe::environment_for;
+
+/// What the keeper hands to a daemon.
+#[derive(Debug)]
+pub struct DaemonOptions {
+    /// The folder of everything.
+    pub home: PathBuf,
+    /// The way to the keeper.
+    pub keeper: Channel<Request, News>,
+    /// The socket that clients connect to.
+    pub listener: OwnedFd,
+}
+
+/// Is the daemon, until it is told to end.
+pub fn run(options: DaemonOptions) -> io::Result<()> {
+    let DaemonOptions { home, keeper, listener } = options;
+    // Each agent holds a descriptor here; the keeper has given us the limit that agents get.
+    defib_host::raise_descriptor_limit();
+    let path = home.join("history.db");
+    let (history, opened) = History::open(&path, Options::default()).map_err(io::Error::other)?;
+    let history = Arc::new(history);
+    let setup = Setup {
+        home: home.clone(),
+        keeper,
+        history: history.clone(),
+        intents: opened.intents,
+        highest_seq: opened.highest_seq,
+        damaged: opened.damaged.map(|(path, _)| path),
+    };
+    let (engine, handle) = Engine::begin(setup)?;
+    let listener = UnixListener::from(listener);
+    listener.set_nonblocking(true)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let desk = api::Desk { engine: handle, home: Arc::new(home), history: Arc::new(path) };
+    std::thread::Builder::new().name("api".to_owned()).spawn(move || {
+        runtime.block_on(async {
+            let listener = tokio::net::UnixListener::from_std(listener)?;
+            axum::serve(listener, api::routes(desk)).await
+        })
+    })?;
+    engine.work();
+    Ok(())
+}

@@ -1,0 +1,70 @@
+//! What agents write: captured, rotated, read back.
+//!
+//! Each agent has a folder with numbered segments, `00000001.log` and on, and an index that says at
+//! which byte of which segment each run begins. A segment is only ever appended to, and rotation is
+//! the beginning of the next one at the beginning of a line, so that no line is split, lost or
+//! doubled, whoever dies in between. The oldest segments go when there are more than are to be kept.
+
+mod reader;
+mod scribe;
+mod segment;
+
+pub use reader::{Extent, LogReader};
+pub use scribe::{Scribe, ScribeEvent};
+pub use segment::{Rotation, SegmentWriter};
+
+use std::path::{Path, PathBuf};
+
+use defib_core::{Name, RunId};
+
+/// The index of runs, beside the segments.
+const INDEX: &str = "runs.idx";
+
+/// Where a run begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// In which segment.
+    pub segment: u64,
+    /// At which byte of it.
+    pub offset: u64,
+}
+
+/// The folder of an agent's logs.
+pub fn folder(home: &Path, agent: &Name) -> PathBuf {
+    home.join("logs").join(agent.as_str())
+}
+
+fn segment_path(folder: &Path, number: u64) -> PathBuf {
+    folder.join(format!("{number:08}.log"))
+}
+
+/// The numbers of the segments there are, in order.
+fn segments(folder: &Path) -> Vec<u64> {
+    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+    let number = |entry: std::io::Result<std::fs::DirEntry>| {
+        let name = entry.ok()?.file_name();
+        name.to_str()?.strip_suffix(".log")?.parse::<u64>().ok()
+    };
+    let mut numbers: Vec<u64> = entries.filter_map(number).collect();
+    numbers.sort_unstable();
+    numbers
+}
+
+/// Where each run begins, as far as it is known. Lines that make no sense are passed over.
+fn index(folder: &Path) -> Vec<(RunId, Place)> {
+    let text = std::fs::read_to_string(folder.join(INDEX)).unwrap_or_default();
+    let entry = |line: &str| {
+        let mut words = line.split(' ').map(str::parse::<u64>);
+        let (run, segment, offset) = (words.next()?, words.next()?, words.next()?);
+        Some((RunId(run.ok()?), Place { segment: segment.ok()?, offset: offset.ok()? }))
+    };
+    text.lines().filter_map(entry).collect()
+}
+
+/// When the newest segment was last written, in milliseconds since the epoch.
+pub fn last_written(folder: &Path) -> Option<i64> {
+    let newest = segments(folder).into_iter().next_back()?;
+    let metadata = std::fs::metadata(segment_path(folder, newest)).ok()?;
+    let since = metadata.modified().ok()?.duration_since(std::time::UNIX_EPOCH).ok()?;
+    i64::try_from(since.as_millis()).ok().filter(|_| metadata.len() > 0)
+}

@@ -1,0 +1,312 @@
+//! The scribe: one thread that moves what agents write to their logs.
+//!
+//! It never makes an agent wait for the disk: where a log cannot be written, output is read and
+//! thrown away, counted, and said. It never waits for the end of output either: a run is over when
+//! its process is, and what a grandchild writes afterwards is still captured.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+
+use defib_core::{Name, RunId};
+use defib_host::wake::Waker;
+use rustix::event::epoll;
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+
+use super::segment::{Moved, Rotation, SegmentWriter};
+use super::{Place, folder};
+
+/// How much of a run's output is kept with its death.
+const TAIL: u64 = 64 << 10;
+/// The eventfd's key in the epoll set; no agent has it.
+const WAKE: u64 = u64::MAX;
+
+/// What the scribe has to say.
+#[derive(Debug)]
+pub enum ScribeEvent {
+    /// There is more in an agent's log.
+    Grew(Name),
+    /// A run is over; these are its last bytes.
+    Tail {
+        /// Whose.
+        agent: Name,
+        /// Which.
+        run: RunId,
+        /// The bytes.
+        tail: Vec<u8>,
+    },
+    /// Output was thrown away because the log could not be written.
+    Lost {
+        /// Whose.
+        agent: Name,
+        /// How much.
+        bytes: u64,
+        /// Why.
+        error: String,
+    },
+}
+
+enum Order {
+    Attach { agent: Name, run: RunId, output: OwnedFd, terminal: bool, rotation: Rotation },
+    Close { agent: Name, run: RunId },
+    Forget { agent: Name },
+}
+
+/// The way to the scribe. Orders are carried out in the order they are given.
+#[derive(Debug, Clone)]
+pub struct Scribe {
+    orders: Sender<Order>,
+    wake: Arc<Waker>,
+}
+
+impl Scribe {
+    /// Starts the scribe. `tell` is called on its thread and must not block.
+    pub fn start(home: PathBuf, tell: impl Fn(ScribeEvent) + Send + 'static) -> io::Result<Scribe> {
+        let wake = Arc::new(Waker::new()?);
+        let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        epoll::add(&set, &*wake, epoll::EventData::new_u64(WAKE), epoll::EventFlags::IN)?;
+        let (orders, inbox) = channel();
+        let desk = Desk {
+            home,
+            set,
+            wake: wake.clone(),
+            inbox,
+            next_key: 0,
+            sources: BTreeMap::new(),
+            logs: BTreeMap::new(),
+            tell: Box::new(tell),
+        };
+        thread::Builder::new().name("scribe".to_owned()).spawn(move || desk.work())?;
+        Ok(Scribe { orders, wake })
+    }
+
+    /// Captures the output of a run.
+    pub fn attach(
+        &self,
+        agent: Name,
+        run: RunId,
+        output: OwnedFd,
+        terminal: bool,
+        rotation: Rotation,
+    ) {
+        self.order(Order::Attach { agent, run, output, terminal, rotation });
+    }
+
+    /// The run is over: takes what it has written, and tells its last bytes.
+    pub fn close(&self, agent: Name, run: RunId) {
+        self.order(Order::Close { agent, run });
+    }
+
+    /// The agent is gone; its log files stay.
+    pub fn forget(&self, agent: Name) {
+        self.order(Order::Forget { agent });
+    }
+
+    fn order(&self, order: Order) {
+        // The scribe ends only with the process.
+        let _ = self.orders.send(order);
+        self.wake.wake();
+    }
+}
+
+/// Something that output comes from.
+struct Source {
+    agent: Name,
+    run: RunId,
+    output: OwnedFd,
+    terminal: bool,
+}
+
+/// An agent's log, and where its present run began.
+struct Log {
+    writer: Option<SegmentWriter>,
+    start: Place,
+    rotation: Rotation,
+}
+
+struct Desk {
+    home: PathBuf,
+    set: OwnedFd,
+    wake: Arc<Waker>,
+    inbox: Receiver<Order>,
+    next_key: u64,
+    sources: BTreeMap<u64, Source>,
+    logs: BTreeMap<Name, Log>,
+    tell: Box<dyn Fn(ScribeEvent) + Send>,
+}
+
+impl Desk {
+    fn work(mut self) {
+        let mut events = Vec::with_capacity(256);
+        loop {
+            events.clear();
+            let spare = rustix::buffer::spare_capacity(&mut events);
+            if epoll::wait(&self.set, spare, None).is_err() {
+                // Interrupted: nothing has happened yet.
+                continue;
+            }
+            for event in &events {
+                match event.data.u64() {
+                    WAKE => {
+                        let _ = self.wake.taken();
+                    }
+                    key => self.capture(key),
+                }
+            }
+            while let Ok(order) = self.inbox.try_recv() {
+                self.carry_out(order);
+            }
+        }
+    }
+
+    fn carry_out(&mut self, order: Order) {
+        match order {
+            Order::Attach { agent, run, output, terminal, rotation } => {
+                self.begin(&agent, run, rotation);
+                // A descriptor that is shared with others and would block would stop us all.
+                let flags = fcntl_getfl(&output).unwrap_or(OFlags::empty());
+                let _ = fcntl_setfl(&output, flags | OFlags::NONBLOCK);
+                let key = self.next_key;
+                self.next_key += 1;
+                let data = epoll::EventData::new_u64(key);
+                if epoll::add(&self.set, &output, data, epoll::EventFlags::IN).is_ok() {
+                    self.sources.insert(key, Source { agent, run, output, terminal });
+                }
+            }
+            Order::Close { agent, run } => self.close(agent, run),
+            Order::Forget { agent } => {
+                self.logs.remove(&agent);
+            }
+        }
+    }
+
+    fn begin(&mut self, agent: &Name, run: RunId, rotation: Rotation) {
+        let home = &self.home;
+        let log = self.logs.entry(agent.clone()).or_insert_with(|| Log {
+            writer: None,
+            start: Place { segment: 0, offset: 0 },
+            rotation,
+        });
+        log.rotation = rotation;
+        if let Some(writer) = log.writer(home, agent) {
+            writer.set_rotation(rotation);
+            let _ = writer.begin_run(run);
+            let known = super::index(&folder(home, agent));
+            let noted = known.iter().rev().find(|(noted, _)| *noted == run);
+            log.start =
+                noted.map_or_else(|| writer_place(log.writer.as_ref()), |(_, place)| *place);
+        }
+    }
+
+    /// Moves what a source has to its agent's log.
+    fn capture(&mut self, key: u64) {
+        let Some(source) = self.sources.get(&key) else { return };
+        let Some(log) = self.logs.get_mut(&source.agent) else { return };
+        match log.take_from(&self.home, source) {
+            Ok(Moved::Some(_)) => (self.tell)(ScribeEvent::Grew(source.agent.clone())),
+            Ok(Moved::Nothing) => {}
+            Ok(Moved::End) => self.detach(key),
+            Err(error) => self.throw_away(key, &error),
+        }
+    }
+
+    /// The log cannot be written: the output is read and lost, so that the agent can go on.
+    fn throw_away(&mut self, key: u64, error: &io::Error) {
+        let Some(source) = self.sources.get(&key) else { return };
+        if let Some(log) = self.logs.get_mut(&source.agent) {
+            // It is opened anew when there is more, and may be well by then.
+            log.writer = None;
+        }
+        let (mut bytes, mut block) = (0, vec![0; 1 << 16]);
+        let ended = loop {
+            match rustix::io::read(&source.output, &mut block[..]) {
+                Ok(0) => break true,
+                Ok(read) => bytes += read as u64,
+                Err(rustix::io::Errno::AGAIN) => break false,
+                Err(_) => break true,
+            }
+            if bytes > 16 << 20 {
+                break false;
+            }
+        };
+        if bytes > 0 {
+            let (agent, error) = (source.agent.clone(), error.to_string());
+            (self.tell)(ScribeEvent::Lost { agent, bytes, error });
+        }
+        if ended {
+            self.detach(key);
+        }
+    }
+
+    fn close(&mut self, agent: Name, run: RunId) {
+        let keys: Vec<u64> = self
+            .sources
+            .iter()
+            .filter(|(_, source)| source.agent == agent && source.run == run)
+            .map(|(key, _)| *key)
+            .collect();
+        for key in keys {
+            // All that the run itself has written is in the pipe by now; more than a pipe holds is
+            // a grandchild's, which is captured as it comes.
+            for _ in 0..16 {
+                let Some(source) = self.sources.get(&key) else { break };
+                let Some(log) = self.logs.get_mut(&source.agent) else { break };
+                match log.take_from(&self.home, source) {
+                    Ok(Moved::Some(_)) => {}
+                    Ok(Moved::Nothing) => break,
+                    Ok(Moved::End) => self.detach(key),
+                    Err(error) => {
+                        self.throw_away(key, &error);
+                        break;
+                    }
+                }
+            }
+        }
+        let tail = self.logs.get(&agent).and_then(|log| {
+            log.writer.as_ref().and_then(|writer| writer.tail_since(log.start, TAIL).ok())
+        });
+        (self.tell)(ScribeEvent::Tail { agent, run, tail: tail.unwrap_or_default() });
+    }
+
+    fn detach(&mut self, key: u64) {
+        if let Some(source) = self.sources.remove(&key) {
+            let _ = epoll::delete(&self.set, &source.output);
+        }
+    }
+}
+
+fn writer_place(writer: Option<&SegmentWriter>) -> Place {
+    writer.map_or(Place { segment: 0, offset: 0 }, SegmentWriter::place)
+}
+
+impl Log {
+    fn writer(&mut self, home: &std::path::Path, agent: &Name) -> Option<&mut SegmentWriter> {
+        if self.writer.is_none() {
+            self.writer = SegmentWriter::open(&folder(home, agent), self.rotation).ok();
+        }
+        self.writer.as_mut()
+    }
+
+    fn take_from(&mut self, home: &std::path::Path, source: &Source) -> io::Result<Moved> {
+        if self.writer.is_none() {
+            self.writer = Some(SegmentWriter::open(&folder(home, &source.agent), self.rotation)?);
+        }
+        let Some(writer) = self.writer.as_mut() else { return Ok(Moved::Nothing) };
+        if !source.terminal {
+            return writer.splice_from(source.output.as_fd());
+        }
+        let mut block = [0; 1 << 14];
+        match rustix::io::read(&source.output, &mut block) {
+            Ok(0) => Ok(Moved::End),
+            Ok(read) => writer.append(&block[..read]).map(|()| Moved::Some(read as u64)),
+            Err(rustix::io::Errno::AGAIN) => Ok(Moved::Nothing),
+            // A terminal whose last user has gone.
+            Err(rustix::io::Errno::IO) => Ok(Moved::End),
+            Err(error) => Err(error.into()),
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! From what a file declares to what the host needs: topology, environment, spawn orders.
+
+use std::collections::BTreeMap;
+use std::collections::hash_map::DefaultHasher;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use defib_config::Config;
+use defib_config::config::{self, Command};
+use defib_core::policy::Mode as RestartMode;
+use defib_core::{AgentSpec, GroupSpec, RunId};
+use defib_host::protocol::{Leftovers, RunKey, SpawnOrder, TerminalSize};
+use serde::{Deserialize, Serialize};
+
+use crate::wire::Mode;
+
+/// What every agent gets of its caller's environment, beside what `env_pass` names.
+const BASE: [&str; 9] = ["PATH", "HOME", "USER", "SHELL", "LANG", "LC_*", "TERM", "TZ", "TMPDIR"];
+/// What no agent gets, because it would think that it runs inside another.
+const NEVER: [&str; 2] = ["CLAUDECODE", "CLAUDE_CODE_CHILD_SESSION"];
+const TERMINAL: TerminalSize = TerminalSize { rows: 40, columns: 120 };
+
+/// A project as it was applied.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Project {
+    pub(crate) path: PathBuf,
+    pub(crate) config: Config,
+    pub(crate) mode: Mode,
+    /// The caller's variables; kept in the keeper's memory, never on disk.
+    pub(crate) environment: BTreeMap<String, String>,
+}
+
+/// Why an agent cannot be spawned as declared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Unspawnable {
+    /// A variable that `env_pass` names is not there.
+    MissingVariable(String),
+    /// The `env_file` cannot be read.
+    EnvFile(PathBuf, String),
+}
+
+impl fmt::Display for Unspawnable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unspawnable::MissingVariable(name) => {
+                write!(f, "env_pass names {name}, which is not set; run `defib up` where it is")
+            }
+            Unspawnable::EnvFile(path, error) => {
+                write!(f, "env_file {} cannot be read: {error}", path.display())
+            }
+        }
+    }
+}
+
+/// What is told to a run about itself.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct RunFacts {
+    pub(crate) restarts: u32,
+    pub(crate) last_class: Option<&'static str>,
+    pub(crate) last_exit: Option<i32>,
+}
+
+impl Project {
+    /// The agents for the core, in the order of the file.
+    pub(crate) fn specs(&self) -> Vec<AgentSpec> {
+        let enabled = self.config.agents.iter().filter(|agent| agent.enabled);
+        enabled.map(|agent| self.spec(agent)).collect()
+    }
+
+    /// The groups for the core.
+    pub(crate) fn groups(&self) -> Vec<GroupSpec> {
+        let groups = self.config.groups.iter();
+        groups
+            .map(|group| GroupSpec {
+                name: group.name.clone(),
+                strategy: group.strategy,
+                budget: Some(group.budget),
+                members: group.members.clone(),
+            })
+            .collect()
+    }
+
+    fn spec(&self, agent: &config::Agent) -> AgentSpec {
+        let mut policy = agent.policy.clone();
+        match self.mode {
+            Mode::Continuous => {}
+            Mode::Once => policy.mode = RestartMode::Never,
+            Mode::Dev => policy.start_gap = std::time::Duration::ZERO,
+        }
+        let after = agent.after.iter().flat_map(|name| self.config.agents_of(name));
+        AgentSpec {
+            name: agent.name.clone(),
+            project: self.config.project.clone(),
+            policy: Arc::new(policy),
+            after: after.cloned().collect(),
+            strategy: None,
+            generation: self.generation(agent),
+        }
+    }
+
+    /// A number that is another when the agent would be spawned differently.
+    fn generation(&self, agent: &config::Agent) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        let passed: Vec<(&String, &String)> =
+            self.environment.iter().filter(|(name, _)| is_named(&agent.env_pass, name)).collect();
+        let command = serde_json::to_string(&(&agent.command, &agent.resume)).unwrap_or_default();
+        (command, self.cwd(agent), &agent.env, &agent.env_pass, passed).hash(&mut hasher);
+        (&agent.env_file, agent.pty, &agent.user, agent.umask).hash(&mut hasher);
+        hasher.finish()
+    }
+
+    pub(crate) fn cwd(&self, agent: &config::Agent) -> PathBuf {
+        match &agent.cwd {
+            Some(cwd) => self.config.folder.join(cwd),
+            None => self.config.folder.clone(),
+        }
+    }
+
+    /// Everything the keeper needs to spawn a run.
+    pub(crate) fn order(
+        &self,
+        home: &Path,
+        agent: &config::Agent,
+        run: RunId,
+        facts: &RunFacts,
+    ) -> Result<SpawnOrder, Unspawnable> {
+        let mut env = self.environment(agent)?;
+        let state = home.join("state").join(agent.name.as_str());
+        let heartbeat = match &agent.heartbeat_file {
+            Some(path) => self.cwd(agent).join(path),
+            None => state.join("heartbeat"),
+        };
+        let text = |path: &Path| path.to_string_lossy().into_owned();
+        let own = [
+            ("DEFIB_AGENT", agent.name.to_string()),
+            ("DEFIB_RUN", run.to_string()),
+            ("DEFIB_RESTARTS", facts.restarts.to_string()),
+            ("DEFIB_LAST_CLASS", facts.last_class.unwrap_or_default().to_owned()),
+            ("DEFIB_LAST_EXIT", facts.last_exit.map(|code| code.to_string()).unwrap_or_default()),
+            ("DEFIB_STATE_DIR", text(&state)),
+            ("DEFIB_HEARTBEAT_FILE", text(&heartbeat)),
+            ("DEFIB_SOCKET", text(&home.join("defib.sock"))),
+            ("DEFIB_MODE", self.mode.word().to_owned()),
+        ];
+        env.extend(own.map(|(name, value)| (name.to_owned(), value)));
+        Ok(SpawnOrder {
+            key: RunKey { agent: agent.name.clone(), run },
+            argv: argv(&agent.command),
+            env: env.into_iter().collect(),
+            cwd: text(&self.cwd(agent)),
+            terminal: agent.pty.then_some(TERMINAL),
+            umask: agent.umask,
+            user: agent.user.clone(),
+            leftovers: match agent.leftovers {
+                config::Leftovers::Kill => Leftovers::Kill,
+                config::Leftovers::Keep => Leftovers::Keep,
+            },
+            rlimits: Vec::new(),
+        })
+    }
+
+    /// What the agent is given beyond the clean base: values that are nobody's business.
+    pub(crate) fn secrets(&self, agent: &config::Agent) -> Vec<String> {
+        let passed = self.environment.iter().filter(|(name, _)| !is_base(name));
+        let mut secrets: Vec<String> =
+            passed.map(|(_, value)| value).chain(agent.env.values()).cloned().collect();
+        if let Some(file) = &agent.env_file {
+            let text = std::fs::read_to_string(self.config.folder.join(file)).unwrap_or_default();
+            secrets.extend(variables(&text).map(|(_, value)| value));
+        }
+        // What is shorter is in every other line, and no secret worth the name.
+        secrets.retain(|value| value.len() >= 6);
+        secrets
+    }
+
+    /// The clean base, then what is passed on, then the file's, then what is declared.
+    fn environment(&self, agent: &config::Agent) -> Result<BTreeMap<String, String>, Unspawnable> {
+        let wanted = |name: &str| is_base(name) || is_named(&agent.env_pass, name);
+        let mut env: BTreeMap<String, String> = self
+            .environment
+            .iter()
+            .filter(|(name, _)| wanted(name) && !NEVER.contains(&name.as_str()))
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect();
+        let plain =
+            agent.env_pass.iter().find(|name| !name.contains('*') && !env.contains_key(*name));
+        if let Some(missing) = plain {
+            return Err(Unspawnable::MissingVariable(missing.clone()));
+        }
+        if let Some(file) = &agent.env_file {
+            let path = self.config.folder.join(file);
+            let text = std::fs::read_to_string(&path)
+                .map_err(|error| Unspawnable::EnvFile(path, error.to_string()))?;
+            env.extend(variables(&text));
+        }
+        env.extend(agent.env.clone());
+        Ok(env)
+    }
+}
+
+/// The caller's variables that a config's agents get.
+pub fn environment_for(
+    config: &Config,
+    caller: impl Iterator<Item = (String, String)>,
+) -> BTreeMap<String, String> {
+    let passed = |name: &str| config.agents.iter().any(|agent| is_named(&agent.env_pass, name));
+    caller.filter(|(name, _)| is_base(name) || passed(name)).collect()
+}
+
+/// The program and its arguments.
+pub(crate) fn argv(command: &Command) -> Vec<String> {
+    match command {
+        Command::Words(words) => words.clone(),
+        Command::Shell(line) => ["/bin/sh", "-c", line].map(str::to_owned).to_vec(),
+    }
+}
+
+fn is_base(name: &str) -> bool {
+    BASE.iter().any(|pattern| matches(pattern, name))
+}
+
+fn is_named(patterns: &[String], name: &str) -> bool {
+    patterns.iter().any(|pattern| matches(pattern, name))
+}
+
+/// Whether a name fits a pattern in which `*` stands for anything.
+fn matches(pattern: &str, name: &str) -> bool {
+    let Some((head, rest)) = pattern.split_once('*') else { return pattern == name };
+    let Some(mut name) = name.strip_prefix(head) else { return false };
+    let mut parts: Vec<&str> = rest.split('*').collect();
+    let Some(last) = parts.pop() else { return true };
+    for part in parts {
+        let Some(at) = name.find(part) else { return false };
+        name = &name[at + part.len()..];
+    }
+    name.ends_with(last)
+}
+
+/// The variables of an env file: `NAME=value` lines, `#` comments, an optional `export`, quotes.
+fn variables(text: &str) -> impl Iterator<Item = (String, String)> {
+    text.lines().filter_map(|line| {
+        let line = line.trim();
+        let line = line.strip_prefix("export ").unwrap_or(line);
+        let (name, value) = line.split_once('=')?;
+        let (name, value) = (name.trim(), value.trim());
+        if name.is_empty() || name.starts_with('#') {
+            return None;
+        }
+        let bare = |quote| value.strip_prefix(quote).and_then(|value| value.strip_suffix(quote));
+        let value = bare('"').or_else(|| bare('\'')).unwrap_or(value);
+        Some((name.to_owned(), value.to_owned()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_stands_for_anything() {
+        for (pattern, name, fits) in [
+            ("HOME", "HOME", true),
+            ("HOME", "HOMER", false),
+            ("LC_*", "LC_ALL", true),
+            ("LC_*", "XLC_ALL", false),
+            ("*_PROXY", "HTTPS_PROXY", true),
+            ("*_PROXY", "PROXY", false),
+            ("A*B*C", "AxxByyC", true),
+            ("A*B*C", "AxxC", false),
+            ("*", "", true),
+        ] {
+            assert_eq!(matches(pattern, name), fits, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn an_env_file_is_read_as_people_write_it() {
+        let text =
+            "# note\nA=1\nexport B = two words \nC=\"quoted = yes\"\nD='x'\n\nnonsense\n#E=5\n";
+        let read: Vec<(String, String)> = variables(text).collect();
+        let expected = [("A", "1"), ("B", "two words"), ("C", "quoted = yes"), ("D", "x")];
+        assert_eq!(read, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    }
+}

@@ -1,0 +1,233 @@
+//! What goes over the socket: the types that the API answers with and the commands read.
+//!
+//! Names and forms here are those that scripts depend on. Times are RFC 3339 in UTC; what is absent
+//! is null.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use defib_config::Config;
+use defib_core::time::Seconds;
+use defib_core::{Class, Kind, Name, RunId, Signal, State, Wall};
+use serde::{Deserialize, Serialize};
+
+/// One agent, as `status --json` shows it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AgentStatus {
+    /// Its name.
+    pub name: Name,
+    /// The project it belongs to.
+    pub project: Name,
+    /// The group it is in.
+    pub group: Option<Name>,
+    /// Its state.
+    pub state: State,
+    /// Why it is in that state, where that is not plain.
+    pub reason: Option<String>,
+    /// The first process of its run.
+    pub pid: Option<u32>,
+    /// Its latest run.
+    pub run: Option<RunId>,
+    /// Its own automatic restarts since `up` or `revive`.
+    pub restarts: u32,
+    /// Failures in a row.
+    pub consecutive_failures: u64,
+    /// When its run began.
+    pub started_at: Option<String>,
+    /// How long its run has lived.
+    pub uptime_s: Option<Seconds>,
+    /// When something will happen to it by itself.
+    pub next_at: Option<String>,
+    /// When it last wrote something.
+    pub last_activity_at: Option<String>,
+    /// Its last death.
+    pub last_death: Option<DeathStatus>,
+    /// How long ago it last showed that it lives, where that is asked of it.
+    pub heartbeat_age_s: Option<Seconds>,
+    /// What it has left to spend, by unit.
+    pub balance: Option<BTreeMap<String, f64>>,
+    /// What it has spent.
+    pub spent: Option<BTreeMap<String, f64>>,
+    /// What it may do.
+    pub capabilities: Option<Vec<String>>,
+    /// What it may do from its next spawn on.
+    pub capabilities_pending: Option<Vec<String>>,
+    /// What sort of program it is.
+    pub kind: String,
+    /// What is run.
+    pub command: Vec<String>,
+    /// Whether it died three or more counted deaths in the last ten minutes.
+    pub flapping: bool,
+    /// Whether its restarts were ended by a limit over a stretch of time.
+    pub loop_detected: bool,
+}
+
+/// A death, as JSON shows it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DeathStatus {
+    /// When.
+    pub at: String,
+    /// Of what.
+    pub class: Class,
+    /// What sort of death that is.
+    pub kind: Option<Kind>,
+    /// The exit code, where there was one.
+    pub exit_code: Option<i32>,
+    /// The signal, where one ended it.
+    pub signal: Option<Signal>,
+    /// How long the run lived.
+    pub ran_s: Seconds,
+    /// The line or field that decided the class.
+    pub evidence: Option<String>,
+    /// The stack trace that was found in its last output.
+    pub trace: Option<String>,
+}
+
+/// How a project is run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// Indefinitely.
+    #[default]
+    Continuous,
+    /// Each agent once, without restarts.
+    Once,
+    /// Indefinitely, without start delays.
+    Dev,
+}
+
+impl Mode {
+    /// The word by which people call it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Mode::Continuous => "continuous",
+            Mode::Once => "once",
+            Mode::Dev => "dev",
+        }
+    }
+}
+
+/// A project to be brought up.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct UpRequest {
+    /// The file it was read from.
+    pub path: PathBuf,
+    /// What the file says.
+    pub config: Config,
+    /// How it is run.
+    pub mode: Mode,
+    /// The caller's variables that the agents get: the clean base and what `env_pass` names.
+    pub environment: BTreeMap<String, String>,
+    /// Whether it is up already and only its file may have changed.
+    #[serde(default)]
+    pub reload: bool,
+}
+
+/// What became of a reload, or would.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Agents that are new.
+    pub added: Vec<Name>,
+    /// Agents whose command or environment changed: they are restarted.
+    pub restarted: Vec<Name>,
+    /// Agents whose policy changed: they run on.
+    pub changed: Vec<Name>,
+    /// Agents that are gone: they are stopped.
+    pub removed: Vec<Name>,
+    /// Agents that stay as they are.
+    pub unchanged: Vec<Name>,
+}
+
+/// What is asked of agents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Action {
+    /// Start.
+    Start,
+    /// Stop.
+    Stop,
+    /// Restart.
+    Restart,
+    /// Revive.
+    Revive,
+}
+
+impl Action {
+    /// The word by which people call it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Action::Start => "start",
+            Action::Stop => "stop",
+            Action::Restart => "restart",
+            Action::Revive => "revive",
+        }
+    }
+}
+
+/// How an action is done.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActionOptions {
+    /// Without asking first.
+    #[serde(default)]
+    pub kill: bool,
+    /// As a fresh session.
+    #[serde(default)]
+    pub fresh: bool,
+    /// Do not wait until it is so.
+    #[serde(default)]
+    pub no_wait: bool,
+}
+
+/// What `version --json` says of the daemon.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DaemonInfo {
+    /// Its process id.
+    pub pid: u32,
+    /// Its version.
+    pub version: String,
+    /// When it began.
+    pub started_at: String,
+    /// The keeper's process id.
+    pub keeper_pid: u32,
+}
+
+/// What went wrong, as the API says it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ErrorBody {
+    /// The error.
+    pub error: ErrorDetail,
+}
+
+/// What went wrong.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ErrorDetail {
+    /// A word for programs.
+    pub code: ErrorCode,
+    /// What went wrong.
+    pub message: String,
+    /// What to do.
+    pub hint: Option<String>,
+}
+
+/// A word for what went wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ErrorCode {
+    /// It did not work.
+    Failed,
+    /// The request makes no sense.
+    BadRequest,
+    /// The config cannot be applied.
+    Config,
+    /// There is no such agent.
+    NoSuchAgent,
+    /// The agent is not in a state for that.
+    NotInState,
+}
+
+/// A moment as JSON shows it.
+pub fn stamp(at: Wall) -> String {
+    jiff::Timestamp::from_millisecond(at.as_millis())
+        .map(|at| format!("{at:.3}"))
+        .unwrap_or_default()
+}
