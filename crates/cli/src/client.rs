@@ -1,0 +1,302 @@
+//! Talking to the daemon: HTTP over its socket.
+
+use std::fs::OpenOptions;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use defib_core::Name;
+use defib_daemon::wire::{ErrorBody, ErrorCode, UpRequest};
+use defib_host::home::HomeLock;
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::client::conn::http1;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::net::UnixStream;
+use tokio::runtime::Runtime;
+
+use crate::failure::{Code, Failure};
+use crate::home::Home;
+
+/// How long a daemon may take to answer for the first time.
+const START: Duration = Duration::from_secs(15);
+
+/// A way to the daemon of a home.
+pub(crate) struct Client {
+    home: Home,
+    runtime: Runtime,
+}
+
+impl Client {
+    pub(crate) fn new(home: Home) -> Result<Client, Failure> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| Failure::new(Code::Failed, error))?;
+        Ok(Client { home, runtime })
+    }
+
+    /// Looks at something. A daemon that is just being replaced is waited for.
+    pub(crate) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
+        match self.call(Method::GET, path, Bytes::new()) {
+            Err(failure) if failure.is_lost() && self.comes_back() => {
+                self.call(Method::GET, path, Bytes::new())
+            }
+            answer => answer,
+        }
+    }
+
+    /// Waits for the next daemon, after one was lost. Says whether there is one.
+    pub(crate) fn comes_back(&self) -> bool {
+        let deadline = Instant::now() + START;
+        while Instant::now() < deadline {
+            if self.is_up() {
+                return true;
+            }
+            if !self.is_locked() {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        false
+    }
+
+    pub(crate) fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
+        self.call(Method::DELETE, path, Bytes::new())
+    }
+
+    pub(crate) fn post<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<T, Failure> {
+        let body = serde_json::to_vec(body).map_err(|error| Failure::new(Code::Failed, error))?;
+        self.call(Method::POST, path, body.into())
+    }
+
+    /// Asks for something after which the daemon goes: it may be gone before it has answered.
+    pub(crate) fn post_last(&self, path: &str, body: &impl Serialize) -> Result<(), Failure> {
+        let body = serde_json::to_vec(body).map_err(|error| Failure::new(Code::Failed, error))?;
+        self.runtime.block_on(async {
+            match send(&self.home, Method::POST, path, body.into()).await {
+                Err(Trouble::Other(_)) => Ok(()),
+                answer => self.good(answer).await.map(drop),
+            }
+        })
+    }
+
+    /// Whether a daemon answers.
+    pub(crate) fn is_up(&self) -> bool {
+        self.runtime.block_on(send(&self.home, Method::GET, "/healthz", Bytes::new())).is_ok()
+    }
+
+    /// Hands over what comes, piece by piece, until it ends or `take` has had enough.
+    pub(crate) fn stream(
+        &self,
+        path: &str,
+        mut take: impl FnMut(&[u8]) -> Result<bool, Failure>,
+    ) -> Result<(), Failure> {
+        self.runtime.block_on(async {
+            let mut response =
+                self.good(send(&self.home, Method::GET, path, Bytes::new()).await).await?;
+            while let Some(frame) = response.frame().await {
+                let Ok(frame) = frame else { return Ok(()) };
+                if let Some(bytes) = frame.data_ref()
+                    && !take(bytes)?
+                {
+                    return Ok(());
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn call<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<T, Failure> {
+        self.runtime.block_on(async {
+            let response = self.good(send(&self.home, method, path, body).await).await?;
+            let bytes = response.into_body().collect().await.map_err(lost)?.to_bytes();
+            serde_json::from_slice(&bytes).map_err(|error| {
+                Failure::new(Code::Failed, format!("the daemon's answer makes no sense: {error}"))
+                    .hint("`defib version` shows whether it is of another version")
+            })
+        })
+    }
+
+    /// An answer that is not an error.
+    async fn good(
+        &self,
+        answer: Result<Response<Incoming>, Trouble>,
+    ) -> Result<Response<Incoming>, Failure> {
+        let response = match answer {
+            Ok(response) => response,
+            Err(Trouble::NoDaemon) => {
+                let message = format!("no daemon is running in {}", self.home.path().display());
+                return Err(Failure::new(Code::NoDaemon, message)
+                    .hint("`defib up` starts one; --home or DEFIB_HOME picks another folder"));
+            }
+            Err(Trouble::Other(message)) => return Err(Failure::lost(message)),
+        };
+        if response.status() == StatusCode::OK {
+            return Ok(response);
+        }
+        let status = response.status();
+        let bytes = response.into_body().collect().await.map_err(lost)?.to_bytes();
+        let Ok(ErrorBody { error }) = serde_json::from_slice(&bytes) else {
+            let text = String::from_utf8_lossy(&bytes);
+            return Err(Failure::new(Code::Failed, format!("the daemon says {status}: {text}")));
+        };
+        let code = match error.code {
+            ErrorCode::Failed => Code::Failed,
+            ErrorCode::BadRequest => Code::Usage,
+            ErrorCode::Config => Code::Config,
+            ErrorCode::NoSuchAgent => Code::NoAgent,
+            ErrorCode::NotInState => Code::NotInState,
+        };
+        let failure = Failure::new(code, error.message);
+        Err(match error.hint {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        })
+    }
+
+    /// Brings a project up, starting a daemon where none runs. One that is just ending is waited for.
+    pub(crate) fn bring_up(&self, request: &UpRequest) -> Result<Vec<Name>, Failure> {
+        self.ensure_daemon()?;
+        match self.post("/api/v1/up", request) {
+            Err(failure) if failure.is_lost() => {
+                self.ensure_daemon()?;
+                self.post("/api/v1/up", request)
+            }
+            answer => answer,
+        }
+    }
+
+    /// Ends every agent and the daemon, and returns when they are gone.
+    pub(crate) fn close(&self) -> Result<(), Failure> {
+        self.post_last("/api/v1/close", &serde_json::json!({}))?;
+        let deadline = Instant::now() + Duration::from_secs(600);
+        while self.is_up() || self.is_locked() {
+            if Instant::now() > deadline {
+                return Err(Failure::new(Code::Failed, "the daemon has not ended in ten minutes")
+                    .hint("`defib status` shows what still runs"));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+
+    /// Whether a keeper holds the home.
+    fn is_locked(&self) -> bool {
+        let lock = self.home.path().join("lock");
+        lock.exists() && matches!(HomeLock::take(&lock), Ok(None))
+    }
+
+    /// Starts a daemon where none runs.
+    pub(crate) fn ensure_daemon(&self) -> Result<(), Failure> {
+        if self.is_up() {
+            return Ok(());
+        }
+        self.home.create()?;
+        let deadline = Instant::now() + START;
+        let mut keeper = self.start_keeper()?;
+        while !self.is_up() {
+            let ended = keeper.try_wait().ok().flatten().is_some();
+            if ended && self.is_locked() && Instant::now() < deadline {
+                // Another keeper is starting, or just ending.
+                std::thread::sleep(Duration::from_millis(20));
+                if !self.is_up() && !self.is_locked() {
+                    keeper = self.start_keeper()?;
+                }
+            } else if ended || Instant::now() > deadline {
+                let log = self.log();
+                let said = std::fs::read_to_string(&log).unwrap_or_default();
+                let last = said.lines().last().unwrap_or("it says nothing").to_owned();
+                return Err(Failure::new(
+                    Code::Failed,
+                    format!("the daemon did not start: {last}"),
+                )
+                .hint(format!("{} has all it said", log.display())));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    }
+
+    fn log(&self) -> PathBuf {
+        self.home.path().join("keeper.log")
+    }
+
+    fn start_keeper(&self) -> Result<Child, Failure> {
+        let program = std::env::current_exe().map_err(|error| Failure::new(Code::Failed, error))?;
+        let log = self.log();
+        let opened = OpenOptions::new().create(true).append(true).mode(0o600).open(&log);
+        let file = opened.map_err(|error| {
+            Failure::new(Code::Failed, format!("cannot write {}: {error}", log.display()))
+                .hint("choose a folder that you may write to with --home or DEFIB_HOME")
+        })?;
+        Command::new(program)
+            .args(["internal", "keeper", "--home"])
+            .arg(self.home.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(file)
+            .current_dir("/")
+            // The caller's secrets have no business in our environment.
+            .env_clear()
+            .envs(std::env::vars_os().filter(|(name, _)| is_plain(name)))
+            .spawn()
+            .map_err(|error| {
+                Failure::new(Code::Failed, format!("cannot start the daemon: {error}"))
+            })
+    }
+}
+
+/// What keeper and daemon get of the caller's environment.
+fn is_plain(name: &std::ffi::OsStr) -> bool {
+    let base = ["PATH", "HOME", "USER", "SHELL", "LANG", "TERM", "TZ", "TMPDIR", "RUST_BACKTRACE"];
+    name.to_str().is_some_and(|name| base.contains(&name) || name.starts_with("LC_"))
+}
+
+enum Trouble {
+    NoDaemon,
+    Other(String),
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is handed to map_err")]
+fn lost(error: hyper::Error) -> Failure {
+    Failure::lost(format!("lost the daemon: {error}"))
+}
+
+async fn send(
+    home: &Home,
+    method: Method,
+    path: &str,
+    body: Bytes,
+) -> Result<Response<Incoming>, Trouble> {
+    let stream = UnixStream::connect(home.socket()).await.map_err(|error| {
+        let absent = [io::ErrorKind::NotFound, io::ErrorKind::ConnectionRefused];
+        if absent.contains(&error.kind()) {
+            return Trouble::NoDaemon;
+        }
+        Trouble::Other(format!("cannot reach {}: {error}", home.socket().display()))
+    })?;
+    let other = |error: hyper::Error| Trouble::Other(format!("lost the daemon: {error}"));
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(other)?;
+    tokio::spawn(connection);
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("host", "defib")
+        .header("content-type", "application/json")
+        .body(Full::new(body))
+        .map_err(|error| Trouble::Other(error.to_string()))?;
+    sender.send_request(request).await.map_err(other)
+}

@@ -1,0 +1,68 @@
+//! `defib check`.
+
+use std::fmt::Write as _;
+
+use defib_config::{Config, Report};
+
+use super::ConfigFile;
+use super::timeline::policy_line;
+use crate::failure::{Code, Failure};
+use crate::output;
+
+/// Validate a config file; nothing is started or stopped
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Every mistake is shown at once, with its line and what to do about it. The exit code is 0 if the \
+file is valid and 3 if it is not.
+
+Examples:
+  defib check
+  defib check -f night/defib.toml
+  defib check --json | jq '.[].message'")]
+pub(crate) struct Check {
+    #[command(flatten)]
+    file: ConfigFile,
+    /// Print what was found as a JSON array
+    #[arg(long)]
+    json: bool,
+}
+
+impl Check {
+    pub(crate) fn run(&self) -> Result<(), Failure> {
+        let loaded = self.file.load()?;
+        let origin = self.file.path().display().to_string();
+        let report = Report::new(&origin, &loaded.text, &loaded.outcome.diagnostics);
+        if self.json {
+            let told = serde_json::to_string_pretty(&report.told())
+                .map_err(|error| Failure::new(Code::Failed, error))?;
+            output::print(&format!("{told}\n"))?;
+        } else {
+            anstream::eprint!("{}", report.render(true));
+        }
+        match &loaded.outcome.config {
+            Some(_) if self.json => Ok(()),
+            Some(config) => output::print(&summary(&origin, config)),
+            None => Err(Failure::told(Code::Config)),
+        }
+    }
+}
+
+/// What a valid file declares, a line an agent.
+fn summary(origin: &str, config: &Config) -> String {
+    let count = |number: usize, word: &str| {
+        format!("{number} {word}{}", if number == 1 { "" } else { "s" })
+    };
+    let mut text = format!(
+        "{origin} is valid: project {}, {}, {}\n",
+        config.project,
+        count(config.agents.len(), "agent"),
+        count(config.groups.len(), "group"),
+    );
+    let width = config.agents.iter().map(|a| a.name.as_str().chars().count()).max().unwrap_or(0);
+    for agent in &config.agents {
+        let name = agent.name.as_str();
+        // A String takes whatever is written to it.
+        let _ = writeln!(text, "  {name:width$}  {}", policy_line(agent.preset, &agent.policy));
+    }
+    text
+}

@@ -1,0 +1,91 @@
+//! What defib starts of itself: the keeper and the daemon. Nobody types these.
+
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
+
+use clap::Subcommand;
+use defib_daemon::DaemonOptions;
+use defib_host::KeeperOptions;
+
+use super::Context;
+use crate::failure::{Code, Failure};
+use crate::home::Home;
+
+/// For defib itself
+#[derive(Debug, clap::Args)]
+pub(crate) struct Internal {
+    #[command(subcommand)]
+    role: Role,
+}
+
+#[derive(Debug, Subcommand)]
+enum Role {
+    /// The parent of every agent
+    Keeper,
+    /// The brain
+    Daemon,
+}
+
+impl Internal {
+    pub(crate) fn run(&self, context: &Context) -> Result<(), Failure> {
+        let home = context.home()?;
+        match self.role {
+            Role::Keeper => keeper(&home),
+            Role::Daemon => daemon(&home),
+        }
+    }
+}
+
+fn keeper(home: &Home) -> Result<(), Failure> {
+    let failed = |what: &str| {
+        let what = what.to_owned();
+        move |error: std::io::Error| Failure::new(Code::Failed, format!("{what}: {error}"))
+    };
+    // Whatever the caller had open is not ours to keep.
+    defib_host::close_inherited();
+    home.create()?;
+    // A terminal that closes must not take the agents with it. Who leads a session already stays.
+    let _ = rustix::process::setsid();
+    let lock = defib_host::home::HomeLock::take(&home.path().join("lock"))
+        .map_err(|error| failed("the lock of the home")(error.into()))?;
+    let Some(lock) = lock else {
+        return Err(Failure::new(
+            Code::Failed,
+            format!("a daemon runs in {} already", home.path().display()),
+        )
+        .hint("`defib status` shows its agents; --home picks another folder"));
+    };
+    let metadata = std::fs::metadata(home.path()).map_err(failed("the home"))?;
+    let home_key = format!("{}-{}", metadata.dev(), metadata.ino());
+    defib_host::sweep(&home_key);
+    let socket = home.socket();
+    let _ = std::fs::remove_file(&socket);
+    let listener = UnixListener::bind(&socket).map_err(failed("the socket"))?;
+    let mode = std::fs::Permissions::from_mode(0o600);
+    std::fs::set_permissions(&socket, mode).map_err(failed("the socket"))?;
+    let daemon_program = std::env::current_exe().map_err(failed("this program"))?;
+    let args = ["internal", "daemon", "--home"].map(OsString::from);
+    let daemon_args = args.into_iter().chain([home.path().into()]).collect();
+    let options = KeeperOptions {
+        daemon_program,
+        daemon_args,
+        listener: OwnedFd::from(listener),
+        log: None,
+        home_key,
+        cgroups: true,
+    };
+    // The lock is held as long as this process lives, whatever number its descriptor has by then.
+    std::mem::forget(lock);
+    let code = defib_host::run(options).map_err(failed("the keeper"))?;
+    let _ = std::fs::remove_file(&socket);
+    std::process::exit(i32::from(code != std::process::ExitCode::SUCCESS))
+}
+
+fn daemon(home: &Home) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| Failure::new(Code::Failed, error);
+    let (keeper, listener) = defib_host::inherited().map_err(failed)?;
+    let options = DaemonOptions { home: home.path().to_owned(), keeper, listener };
+    defib_daemon::run(options).map_err(failed)
+}

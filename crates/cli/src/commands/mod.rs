@@ -1,0 +1,149 @@
+//! The commands, one a file.
+
+mod act;
+mod check;
+mod demo;
+mod down;
+mod events;
+mod internal;
+mod logs;
+mod plan;
+mod run;
+mod schema;
+mod signal;
+mod simulate;
+mod status;
+mod timeline;
+mod up;
+mod upgrade;
+mod version;
+mod view;
+mod why;
+
+use std::path::{Path, PathBuf};
+
+use clap::Subcommand;
+use defib_config::{Config, Loaded};
+
+use crate::client::Client;
+use crate::failure::{Code, Failure};
+use crate::home::Home;
+
+/// What every command may need.
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub(crate) home: Option<PathBuf>,
+}
+
+impl Context {
+    pub(crate) fn home(&self) -> Result<Home, Failure> {
+        Home::find(self.home.clone())
+    }
+
+    pub(crate) fn client(&self) -> Result<Client, Failure> {
+        Client::new(self.home()?)
+    }
+}
+
+/// What `defib` can be asked to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Demo(demo::Demo),
+    Up(up::Up),
+    Down(down::Down),
+    #[command(visible_alias = "ps")]
+    Status(status::Status),
+    Start(act::Start),
+    Stop(act::Stop),
+    Restart(act::Restart),
+    Revive(act::Revive),
+    Run(Box<run::Run>),
+    Rm(run::Rm),
+    Signal(signal::Signal),
+    Logs(logs::Logs),
+    Why(why::Why),
+    History(events::History),
+    Events(events::Events),
+    Check(check::Check),
+    Plan(plan::Plan),
+    Reload(plan::Reload),
+    Simulate(Box<simulate::Simulate>),
+    Upgrade(upgrade::Upgrade),
+    Schema(schema::Schema),
+    Version(version::Version),
+    #[command(hide = true)]
+    Internal(internal::Internal),
+}
+
+impl Command {
+    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+        match self {
+            Command::Demo(demo) => demo.run(),
+            Command::Up(up) => up.run(context),
+            Command::Down(down) => down.run(context),
+            Command::Status(status) => status.run(context),
+            Command::Start(start) => start.run(context),
+            Command::Stop(stop) => stop.run(context),
+            Command::Restart(restart) => restart.run(context),
+            Command::Revive(revive) => revive.run(context),
+            Command::Run(run) => run.run(context),
+            Command::Rm(rm) => rm.run(context),
+            Command::Signal(signal) => signal.run(context),
+            Command::Logs(logs) => logs.run(context),
+            Command::Why(why) => why.run(context),
+            Command::History(history) => history.run(context),
+            Command::Events(events) => events.run(context),
+            Command::Check(check) => check.run(),
+            Command::Plan(plan) => plan.run(context),
+            Command::Reload(reload) => reload.run(context),
+            Command::Simulate(simulate) => simulate.run(),
+            Command::Upgrade(upgrade) => upgrade.run(context),
+            Command::Schema(schema) => schema.run(),
+            Command::Version(version) => version.run(context),
+            Command::Internal(internal) => internal.run(context),
+        }
+    }
+}
+
+/// A name as a part of an address. Names have no characters that mean something there.
+pub(crate) fn segment(name: &str) -> Result<String, Failure> {
+    let bare = name.rsplit('/').next().unwrap_or(name);
+    match defib_core::Name::parse(bare) {
+        Ok(_) if bare.is_ascii() => Ok(bare.to_owned()),
+        Ok(_) => {
+            let escape = |byte: u8| format!("%{byte:02X}");
+            Ok(bare.bytes().map(escape).collect())
+        }
+        Err(error) => {
+            Err(Failure::new(Code::NoAgent, format!("no agent is called {name:?}: {error}")))
+        }
+    }
+}
+
+/// Which config file is meant.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ConfigFile {
+    /// The config file
+    #[arg(short = 'f', long = "file", value_name = "FILE", default_value = "defib.toml")]
+    file: PathBuf,
+}
+
+impl ConfigFile {
+    pub(crate) fn path(&self) -> &Path {
+        &self.file
+    }
+
+    pub(crate) fn load(&self) -> Result<Loaded, Failure> {
+        defib_config::load(&self.file)
+            .map_err(|error| Failure::new(Code::Failed, &error).hint(error.hint()))
+    }
+
+    /// What the file says. What is wrong with it is said on standard error.
+    pub(crate) fn config(&self) -> Result<Config, Failure> {
+        let loaded = self.load()?;
+        if !loaded.outcome.diagnostics.is_empty() {
+            anstream::eprint!("{}", loaded.render(true));
+        }
+        loaded.outcome.config.ok_or_else(|| Failure::told(Code::Config))
+    }
+}

@@ -1,0 +1,166 @@
+//! `defib why`: the post-mortem in plain words.
+
+use std::fmt::Write as _;
+
+use defib_core::State;
+use defib_daemon::wire::AgentStatus;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::status::{ago, until};
+use super::{Context, segment};
+use crate::failure::{Code, Failure};
+use crate::output;
+
+/// Say why an agent is as it is: what happened, what was decided and by which numbers, what to do
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  defib why reviewer\n  defib why reviewer --run 3")]
+pub(crate) struct Why {
+    /// The agent
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// About this run, not the last one that ended
+    #[arg(long, value_name = "N")]
+    run: Option<u64>,
+    /// Print a JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl Why {
+    /// About the last run of an agent that ended.
+    pub(crate) fn about(name: &str) -> Why {
+        Why { name: name.to_owned(), run: None, json: false }
+    }
+
+    pub(crate) fn run(&self, context: &Context) -> Result<(), Failure> {
+        let client = context.client()?;
+        let name = segment(&self.name)?;
+        let statuses: Vec<AgentStatus> = client.get(&format!("/api/v1/agents/{name}"))?;
+        let Some(status) = statuses.into_iter().next() else {
+            return Err(super::status::need_name());
+        };
+        let runs: Vec<Value> = client.get(&format!("/api/v1/history?agent={name}&limit=1000"))?;
+        let wanted = |run: &&Value| match self.run {
+            Some(number) => run["run"].as_u64() == Some(number),
+            None => !run["death"].is_null(),
+        };
+        let run = runs.iter().find(wanted);
+        if let (Some(number), None) = (self.run, run) {
+            return Err(Failure::new(
+                Code::NoAgent,
+                format!("{} has no run {number}", status.name),
+            )
+            .hint(format!("`defib history {}` lists its runs", status.name)));
+        }
+        let events: Vec<Value> = client.get("/api/v1/events?last=5000")?;
+        let number = run.and_then(|run| run["run"].as_u64());
+        let decided: Vec<&Value> = events
+            .iter()
+            .filter(|event| {
+                event["agent"] == status.name.as_str() && event["run"].as_u64() == number
+            })
+            .filter(|event| event["type"] != "run-started" && event["type"] != "run-ready")
+            .collect();
+        if self.json {
+            return output::json(&json!({ "agent": status, "run": run, "events": decided }));
+        }
+        output::print(&post_mortem(&status, run, &decided, Timestamp::now()))
+    }
+}
+
+fn post_mortem(
+    status: &AgentStatus,
+    run: Option<&Value>,
+    events: &[&Value],
+    now: Timestamp,
+) -> String {
+    let name = &status.name;
+    let mut text = match &status.reason {
+        Some(reason) => format!("{name} is {} ({reason}).\n", status.state),
+        None => format!("{name} is {}.\n", status.state),
+    };
+    // A String takes whatever is written to it.
+    match run.filter(|run| !run["death"].is_null()) {
+        None => text.push_str("None of its runs has ended yet.\n"),
+        Some(run) => {
+            let death = &run["death"];
+            let how = match (death["exit_code"].as_i64(), death["signal"].as_str()) {
+                (Some(code), _) => format!("exited with code {code}"),
+                (None, Some(signal)) => format!("was ended by {signal}"),
+                (None, None) => "did not come to life".to_owned(),
+            };
+            let at = death["at"].as_str().map(|at| ago(at, now)).unwrap_or_default();
+            let (number, class) = (&run["run"], death["class"].as_str().unwrap_or_default());
+            let _ = writeln!(text, "\nRun {number} {how} after {} s, {at}.", run["ran_s"]);
+            let _ = writeln!(text, "  class     {class}");
+            if let Some(evidence) = death["evidence"].as_str() {
+                let _ = writeln!(text, "  evidence  {evidence}");
+            }
+            let _ = writeln!(text, "  verdict   {}", run["verdict"].as_str().unwrap_or("none"));
+            for event in events {
+                if let Some(line) = decision(event) {
+                    let _ = writeln!(text, "  decided   {line}");
+                }
+            }
+            if let Some(trace) = death["trace"].as_str() {
+                text.push_str("\nIts last stack trace:\n");
+                for line in trace.lines() {
+                    let _ = writeln!(text, "  | {line}");
+                }
+            }
+        }
+    }
+    let _ = writeln!(text, "\n{}", next(status, now));
+    text
+}
+
+/// A decision with its numbers.
+fn decision(event: &Value) -> Option<String> {
+    let limit = || {
+        let (what, count) = match event["deaths"].as_u64() {
+            Some(count) => ("deaths", count),
+            None => ("restarts", event["restarts"].as_u64()?),
+        };
+        let within =
+            event["within_s"].as_f64().map(|s| format!(" within {s} s")).unwrap_or_default();
+        Some(format!("{count} of {} {what}{within}", event["max"]))
+    };
+    Some(match event["type"].as_str()? {
+        "restart-scheduled" => {
+            let numbers = limit().map(|numbers| format!(" ({numbers})")).unwrap_or_default();
+            format!("restart in {} ms{numbers}", event["delay_ms"])
+        }
+        "limit-tripped" => format!("a limit tripped: {}", limit()?),
+        "crashed-out" => "no more automatic restarts".to_owned(),
+        "halted" => format!("halt: {} has to be put right", event["reason"].as_str()?),
+        "wait-started" => match event["wait_ms"].as_u64() {
+            Some(ms) => format!("wait {} s for {}", ms / 1000, event["reason"].as_str()?),
+            None => format!("wait for {}", event["reason"].as_str()?),
+        },
+        "escalated" => "the failure is passed up".to_owned(),
+        "leftovers-ended" => {
+            format!("{} processes that it left running were ended", event["processes"])
+        }
+        "heartbeat-missed" => format!("no heartbeat for {} s", event["silent_s"]),
+        _ => return None,
+    })
+}
+
+/// What happens next, and what a person can do.
+fn next(status: &AgentStatus, now: Timestamp) -> String {
+    let name = &status.name;
+    let when = status.next_at.as_deref().map(|at| until(at, now)).unwrap_or_default();
+    match status.state {
+        State::Running | State::Starting => {
+            format!("It runs. `defib logs -f {name}` shows what it writes.")
+        }
+        State::Backoff => format!("It starts again {when}; `defib start {name}` starts it now."),
+        State::Waiting => format!("It goes on {when}; `defib start {name}` starts it now."),
+        State::Stopping => "It is ending.".to_owned(),
+        State::Stopped | State::Idle | State::Done => format!("`defib start {name}` starts it."),
+        State::Halted | State::CrashedOut => {
+            format!("Look at `defib logs {name}`, put it right, then `defib revive {name}`.")
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Which daemon is meant: the folder that it keeps everything in.
+
+use std::env;
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use crate::failure::{Code, Failure};
+
+/// A Unix socket's path has at most this many bytes.
+const LONGEST_SOCKET: usize = 107;
+
+/// The folder of a daemon.
+#[derive(Debug, Clone)]
+pub(crate) struct Home(PathBuf);
+
+impl Home {
+    /// The one that was named, or the default: the XDG state folder's `defib`.
+    pub(crate) fn find(named: Option<PathBuf>) -> Result<Home, Failure> {
+        let state = || {
+            let xdg = env::var_os("XDG_STATE_HOME").filter(|path| !path.is_empty());
+            let home = env::var_os("HOME").filter(|path| !path.is_empty());
+            xdg.map(PathBuf::from)
+                .or_else(|| home.map(|home| Path::new(&home).join(".local/state")))
+        };
+        let path = named.or_else(|| state().map(|state| state.join("defib")));
+        let Some(path) = path else {
+            return Err(Failure::new(Code::Failed, "there is no home folder to keep things in")
+                .hint("set DEFIB_HOME, or give --home DIR"));
+        };
+        let path = std::path::absolute(&path)
+            .map_err(|error| Failure::new(Code::Failed, format!("{}: {error}", path.display())))?;
+        let home = Home(path);
+        let length = home.socket().as_os_str().len();
+        if length > LONGEST_SOCKET {
+            let message = format!(
+                "the path of the socket is {length} bytes long, and a socket's has at most {LONGEST_SOCKET}: {}",
+                home.socket().display()
+            );
+            return Err(Failure::new(Code::Failed, message)
+                .hint("choose a shorter folder with --home or DEFIB_HOME"));
+        }
+        Ok(home)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.0.join("defib.sock")
+    }
+
+    /// Makes the folder, for its owner alone.
+    pub(crate) fn create(&self) -> Result<(), Failure> {
+        // A folder that is there already is its owner's business.
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&self.0);
+        made.map_err(|error| {
+            let message = format!("cannot use {} as home: {error}", self.0.display());
+            Failure::new(Code::Failed, message)
+                .hint("choose a folder that you may write to with --home or DEFIB_HOME")
+        })
+    }
+}
