@@ -1,0 +1,261 @@
+//! A scripted child. Its arguments are words that are done one after the other; at the end of them
+//! it exits with 0.
+//!
+//! | word | what it does |
+//! | --- | --- |
+//! | `print TEXT`, `eprint TEXT` | a line on standard output, or error |
+//! | `raw TEXT` | the text without an end of line |
+//! | `lines N` | so many numbered lines, as fast as it can |
+//! | `lines-until FILE` | numbered lines in bursts until the file is there, then `END` and their number |
+//! | `flood` | numbered lines, as fast as it can, for ever |
+//! | `exit N` | ends with this code |
+//! | `signal NAME` | sends itself the signal (`KILL`, `STOP`, `SEGV`, `USR1`, …) |
+//! | `sleep MS`, `forever` | waits |
+//! | `await FILE`, `await-text FILE` | waits until the file is there, or has something in it |
+//! | `rest-if FILE` | if the file is there, says `resting` and waits for ever |
+//! | `ignore NAME` | ignores the signal from here on, and so do its descendants |
+//! | `env NAME` | prints `NAME=value`, or `NAME unset` |
+//! | `environ`, `cwd`, `argv`, `pid` | prints what it was given |
+//! | `tty` | whether input and output are a terminal, which, and its size |
+//! | `stdin` | reads its input to the end and prints what came |
+//! | `open-files` | prints the numbers of its open descriptors |
+//! | `child SCRIPT` | a child that does the script (words with single spaces) and shares the streams |
+//! | `double-fork SCRIPT` | a grandchild in a session of its own, whose parent has ended |
+//! | `port PORT` | holds the port from here on; exits with 98 if somebody else has it |
+//! | `count FILE` | appends a line with its run number and process id |
+//! | `touch FILE` | makes the file |
+//! | `fail-until N FILE` | counts in the file, and exits with 1 unless this is at least the Nth time |
+
+use std::fs::OpenOptions;
+use std::io::{IsTerminal, Read, Write};
+use std::net::TcpListener;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio, exit};
+use std::thread::sleep;
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+/// So much is written at once by `lines-until`, of one line each.
+const BURST: u64 = 200;
+
+fn main() {
+    let mut words: Vec<String> = std::env::args().skip(1).collect();
+    words.reverse();
+    // Held until the end.
+    let mut ports = Vec::new();
+    while let Some(word) = words.pop() {
+        let mut next = || words.pop().unwrap_or_else(|| panic!("{word} needs a word"));
+        match word.as_str() {
+            "print" => say(&next()),
+            "eprint" => eprintln!("{}", next()),
+            "raw" => {
+                print!("{}", next());
+                std::io::stdout().flush().expect("output");
+            }
+            "lines" => lines(number(&next())),
+            "lines-until" => lines_until(Path::new(&next())),
+            "flood" => lines(u64::MAX),
+            "exit" => exit(i32::try_from(number(&next())).expect("a code")),
+            "signal" => {
+                let own = rustix::process::getpid();
+                rustix::process::kill_process(own, signal(&next())).expect("a signal to itself");
+            }
+            "sleep" => sleep(Duration::from_millis(number(&next()))),
+            "forever" => forever(),
+            "await" => await_file(Path::new(&next())),
+            "await-text" => await_text(Path::new(&next())),
+            "rest-if" => {
+                if Path::new(&next()).exists() {
+                    say("resting");
+                    forever();
+                }
+            }
+            "ignore" => ignore(&next(), words.drain(..).rev().collect()),
+            "env" => {
+                let name = next();
+                say(&match std::env::var(&name) {
+                    Ok(value) => format!("{name}={value}"),
+                    Err(_) => format!("{name} unset"),
+                });
+            }
+            "environ" => std::env::vars().for_each(|(name, value)| say(&format!("{name}={value}"))),
+            "cwd" => say(&std::env::current_dir().expect("a folder").display().to_string()),
+            "argv" => say(&std::env::args().collect::<Vec<_>>().join("|")),
+            "pid" => say(&std::process::id().to_string()),
+            "tty" => tty(),
+            "stdin" => {
+                let mut text = String::new();
+                std::io::stdin().read_to_string(&mut text).expect("input");
+                say(&format!("stdin {text:?}"));
+            }
+            "open-files" => open_files(),
+            "child" => drop(script(&next()).spawn().expect("a child")),
+            "double-fork" => double_fork(&next()),
+            "between" => between(&next()),
+            "port" => {
+                let port = u16::try_from(number(&next())).expect("a port");
+                let Ok(listener) = TcpListener::bind(("127.0.0.1", port)) else {
+                    say("somebody has the port");
+                    exit(98);
+                };
+                ports.push(listener);
+            }
+            "count" => {
+                let run = std::env::var("DEFIB_RUN").unwrap_or_default();
+                append(&next(), &format!("{run} {}\n", std::process::id()));
+            }
+            "touch" => append(&next(), ""),
+            "fail-until" => {
+                let wanted = number(&next());
+                let file = next();
+                append(&file, "x\n");
+                let times = std::fs::read_to_string(&file).expect("the count").lines().count();
+                if (times as u64) < wanted {
+                    exit(1);
+                }
+            }
+            other => panic!("no such word: {other}"),
+        }
+    }
+}
+
+fn number(text: &str) -> u64 {
+    text.parse().unwrap_or_else(|_| panic!("no number: {text}"))
+}
+
+fn signal(name: &str) -> Signal {
+    match name {
+        "KILL" => Signal::KILL,
+        "STOP" => Signal::STOP,
+        "TERM" => Signal::TERM,
+        "INT" => Signal::INT,
+        "USR1" => Signal::USR1,
+        "SEGV" => Signal::SEGV,
+        "ABRT" => Signal::ABORT,
+        other => panic!("no such signal: {other}"),
+    }
+}
+
+fn say(text: &str) {
+    println!("{text}");
+}
+
+/// The form of a numbered line; whoever checks them knows it too.
+fn line(number: u64) -> String {
+    format!("line {number:010} of what an agent writes\n")
+}
+
+/// Lines are written in pieces that end anywhere, as those of a program with a buffer do.
+struct Pieces(Vec<u8>);
+
+impl Pieces {
+    const SIZE: usize = 4999;
+
+    fn line(&mut self, number: u64) {
+        self.0.extend(line(number).as_bytes());
+        if self.0.len() >= Self::SIZE {
+            let rest = self.0.split_off(Self::SIZE);
+            self.write();
+            self.0 = rest;
+        }
+    }
+
+    fn write(&mut self) {
+        std::io::stderr().write_all(&self.0).expect("output");
+        self.0.clear();
+    }
+}
+
+fn lines(count: u64) {
+    let mut pieces = Pieces(Vec::new());
+    for number in 1..=count {
+        pieces.line(number);
+    }
+    pieces.write();
+}
+
+fn lines_until(file: &Path) {
+    let mut pieces = Pieces(Vec::new());
+    let mut written = 0;
+    while !file.exists() {
+        (written + 1..=written + BURST).for_each(|number| pieces.line(number));
+        written += BURST;
+        sleep(Duration::from_millis(2));
+    }
+    pieces.write();
+    say(&format!("END {written}"));
+}
+
+fn forever() -> ! {
+    loop {
+        sleep(Duration::from_secs(3600));
+    }
+}
+
+fn await_file(file: &Path) {
+    while !file.exists() {
+        sleep(Duration::from_millis(2));
+    }
+}
+
+/// A file is there a moment before what is written to it is.
+fn await_text(file: &Path) {
+    while !file.metadata().is_ok_and(|file| file.len() > 0) {
+        sleep(Duration::from_millis(2));
+    }
+}
+
+/// What is ignored stays so across an exec, and a shell can ignore a signal without unsafe code.
+fn ignore(name: &str, rest: Vec<String>) {
+    let own = std::env::current_exe().expect("this program");
+    let line = format!("trap '' {name}; exec \"$0\" \"$@\"");
+    let error = Command::new("/bin/sh").arg("-c").arg(line).arg(own).args(rest).exec();
+    panic!("no shell: {error}");
+}
+
+fn script(words: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("this program"));
+    command.args(words.split(' '));
+    command
+}
+
+fn double_fork(words: &str) {
+    let mut between = Command::new(std::env::current_exe().expect("this program"));
+    between.args(["between", words]).status().expect("the process between");
+}
+
+/// The process that a daemon's first process ends to be forgotten.
+fn between(words: &str) {
+    rustix::process::setsid().expect("a session");
+    drop(script(words).stdin(Stdio::null()).spawn().expect("a grandchild"));
+}
+
+fn open_files() {
+    let entries = std::fs::read_dir("/proc/self/fd").expect("descriptors");
+    let numbers = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let mut numbers: Vec<String> = numbers.collect();
+    numbers.sort();
+    // The last one is that of the folder itself.
+    say(&format!("open files {}", numbers.join(" ")));
+}
+
+fn tty() {
+    let (input, output) = (std::io::stdin(), std::io::stdout());
+    if !input.is_terminal() || !output.is_terminal() {
+        let target = std::fs::read_link("/proc/self/fd/0").unwrap_or_default();
+        say(&format!("no terminal, input {}", target.display()));
+        return;
+    }
+    let name = rustix::termios::ttyname(&input, Vec::new()).expect("a name");
+    let size = rustix::termios::tcgetwinsize(&output).expect("a size");
+    let inode = rustix::fs::fstat(&output).expect("a file").st_ino;
+    let name = name.to_string_lossy();
+    say(&format!("terminal {name} inode {inode} rows {} columns {}", size.ws_row, size.ws_col));
+}
+
+fn append(file: &str, text: &str) {
+    let opened = OpenOptions::new().create(true).append(true).open(file);
+    opened.and_then(|mut file| file.write_all(text.as_bytes())).expect("a file");
+}

@@ -1,0 +1,215 @@
+//! What goes wrong has the documented exit code, and a message that says what to do.
+
+use std::os::unix::fs::PermissionsExt;
+
+use defib_e2e::{Ran, proc};
+
+use crate::bench;
+
+#[test]
+fn without_a_daemon_commands_say_so() {
+    let bench = bench();
+    bench.declare(&[bench.agent("a", "forever", "")]);
+    for command in [
+        &["status"][..],
+        &["ps", "--json"],
+        &["stop", "a"],
+        &["start", "a"],
+        &["restart", "a"],
+        &["revive", "a"],
+        &["logs", "a"],
+        &["why", "a"],
+        &["history"],
+        &["events"],
+        &["events", "-f"],
+        &["signal", "a", "TERM"],
+        &["rm", "a"],
+        &["plan"],
+        &["reload"],
+        &["down"],
+        &["upgrade"],
+    ] {
+        let ran = bench.defib(command).bad(4);
+        assert!(ran.err.contains("defib up"), "{ran:?}");
+    }
+    bench.defib(&["down", "--all"]).good();
+    bench.defib(&["version"]).good();
+    assert!(!bench.home().exists(), "asking makes nothing");
+}
+
+#[test]
+fn an_unknown_agent_is_named_with_those_there_are() {
+    let bench = bench();
+    bench.up(&[bench.agent("known", "forever", "")]);
+    for command in [
+        &["status", "nobody"][..],
+        &["stop", "nobody"],
+        &["start", "nobody"],
+        &["restart", "nobody"],
+        &["revive", "nobody"],
+        &["logs", "nobody"],
+        &["why", "nobody"],
+        &["history", "nobody"],
+        &["signal", "nobody", "TERM"],
+        &["rm", "nobody"],
+        &["stop", "not a name"],
+        &["status", "../../etc/passwd"],
+    ] {
+        let ran = bench.defib(command);
+        assert_eq!(ran.code, 5, "{ran:#?}");
+        assert!(ran.err.contains("error: "), "{ran:#?}");
+    }
+    let ran = bench.defib(&["stop", "nobody"]).bad(5);
+    assert!(ran.err.contains("nobody") && ran.err.contains("known"), "{ran:?}");
+    // One unknown name does not keep the others from being dealt with.
+    bench.defib(&["stop", "nobody", "known"]).bad(5);
+    assert_eq!(bench.status("known")["state"], "stopped");
+}
+
+#[test]
+fn wrong_use_is_told_from_everything_else() {
+    let bench = bench();
+    for command in [
+        &["no-such-command"][..],
+        &["stop"],
+        &["up", "--mode", "sometimes"],
+        &["up", "--status-line", "often"],
+        &["run"],
+        &["logs", "-n", "many", "a"],
+    ] {
+        bench.defib(command).bad(2);
+    }
+    assert!(!bench.home().exists());
+}
+
+#[test]
+fn a_home_that_cannot_be_used_is_an_error_that_says_how_to_choose_another() {
+    let bench = bench();
+    bench.declare(&[bench.agent("a", "forever", "")]);
+    std::fs::write(bench.project().join("file"), "").unwrap();
+    for home in [bench.file("file"), bench.file("file/below"), "/proc/defib".to_owned()] {
+        let mut command = bench.command(&["up", "--detach"]);
+        command.env("DEFIB_HOME", &home);
+        let ran = Ran::to_end(command).bad(1);
+        assert!(ran.err.contains(&home) && ran.err.contains("DEFIB_HOME"), "{ran:?}");
+    }
+}
+
+#[test]
+fn a_socket_s_path_that_is_too_long_is_said_before_anything_is_made() {
+    let bench = bench();
+    bench.declare(&[bench.agent("a", "forever", "")]);
+    let home = bench.project().join("x".repeat(100));
+    for arguments in [&["up", "--detach"][..], &["status"]] {
+        let mut command = bench.command(arguments);
+        command.arg("--home").arg(&home);
+        let ran = Ran::to_end(command).bad(1);
+        assert!(ran.err.contains("107") && ran.err.contains("--home"), "{ran:?}");
+    }
+    assert!(!home.exists());
+}
+
+#[test]
+fn a_folder_that_was_there_before_keeps_its_mode_and_what_we_make_is_ours_alone() {
+    let bench = bench();
+    bench.declare(&[bench.agent("a", "print x forever", "")]);
+    bench.defib(&["up", "--detach"]).good();
+    bench.await_log("a", |log| log == "x\n");
+    let mode =
+        |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&bench.home()), 0o700);
+    assert_eq!(mode(&bench.home().join("defib.sock")), 0o600);
+    let (path, _) = bench.segments("a").remove(0);
+    assert_eq!(mode(&path), 0o600);
+    bench.defib(&["down", "--all"]).good();
+
+    let shared = bench.project().join("s");
+    std::fs::create_dir(&shared).unwrap();
+    std::fs::set_permissions(&shared, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let at = |arguments: &[&str]| {
+        let mut command = bench.command(arguments);
+        command.arg("--home").arg(&shared);
+        Ran::to_end(command)
+    };
+    // It may be refused; it may not be changed.
+    at(&["up", "--detach"]);
+    let after = mode(&shared);
+    at(&["down", "--all"]);
+    assert_eq!(after, 0o755);
+}
+
+#[test]
+fn a_home_has_one_keeper() {
+    let bench = bench();
+    bench.up(&[bench.agent("a", "forever", "")]);
+    let pid = bench.pid("a");
+    let home = bench.home().display().to_string();
+    let ran = bench.defib(&["internal", "keeper", "--home", &home]).bad(1);
+    assert!(ran.err.contains("already"), "{ran:?}");
+    assert_eq!(bench.pid("a"), pid);
+    // A daemon that no keeper started is none.
+    bench.defib(&["internal", "daemon", "--home", &home]);
+    assert_eq!(bench.pid("a"), pid);
+}
+
+#[test]
+fn many_ups_at_once_make_one_daemon_and_one_run_of_each_agent() {
+    let bench = bench();
+    let lives = bench.file("lives");
+    bench.declare(&[bench.agent("a", &format!("count {lives} forever"), "")]);
+    std::thread::scope(|scope| {
+        let ups: Vec<_> =
+            (0..6).map(|_| scope.spawn(|| bench.defib(&["up", "--detach"]))).collect();
+        for up in ups {
+            up.join().unwrap().good();
+        }
+    });
+    bench.await_state("a", "running");
+    assert_eq!(std::fs::read_to_string(&lives).unwrap().lines().count(), 1);
+    assert_eq!(bench.processes().len(), 3, "keeper, daemon, agent");
+}
+
+#[test]
+fn a_file_that_declares_what_another_project_has_is_refused() {
+    let bench = bench();
+    bench.up(&[bench.agent("a", "forever", "")]);
+    let pid = bench.pid("a");
+    let other = bench.project().join("other");
+    std::fs::create_dir(&other).unwrap();
+    std::fs::write(other.join("defib.toml"), bench.agent("a", "exit 0", "")).unwrap();
+    let file = other.join("defib.toml").display().to_string();
+    bench.defib(&["up", "--detach", "-f", &file]).bad(3);
+    assert_eq!(bench.pid("a"), pid);
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error_of_ours() {
+    let bench = bench();
+    bench.up(&[bench.agent("a", "lines 20000 forever", "")]);
+    bench.await_log("a", |log| log.contains("line 0000020000"));
+    let mut shell = std::process::Command::new("/bin/sh");
+    let line = format!(
+        "{} logs -n 20000 a | head -n 1; {} events -n 1000 | head -n 1",
+        defib_e2e::defib_path().display(),
+        defib_e2e::defib_path().display()
+    );
+    shell.args(["-c", &line]).env("DEFIB_HOME", bench.home());
+    let ran = Ran::to_end(shell);
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{ran:?}");
+    assert!(proc::lives(bench.pid("a")));
+}
+
+#[test]
+fn a_project_whose_file_is_gone_when_the_daemon_starts_anew_is_not_dropped_in_silence() {
+    let bench = bench();
+    bench.up(&[bench.agent("a", "forever", "")]);
+    bench.kill_both();
+    let file = bench.project().join("defib.toml");
+    std::fs::remove_file(&file).unwrap();
+    bench.defib(&["run", "--name", "other", "--", "sleep", "1000"]).good();
+    bench.await_state("other", "running");
+    let events = bench.defib(&["events", "--json"]).good().out;
+    let said = std::fs::read_to_string(bench.home().join("keeper.log")).unwrap();
+    let path = file.display().to_string();
+    assert!(events.contains(&path) || said.contains(&path), "{events}\n{said}");
+}

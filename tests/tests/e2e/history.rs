@@ -1,0 +1,248 @@
+//! The account: it survives damage and a full disk, and supervision goes on without it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use defib_e2e::{Bench, await_that, field, pid_in, proc};
+
+use crate::{FAKE_AGENT, bench};
+
+fn damage(bench: &Bench) {
+    let file = bench.home().join("history.db");
+    for extra in ["-wal", "-shm"] {
+        let _ = std::fs::remove_file(bench.home().join(format!("history.db{extra}")));
+    }
+    std::fs::write(file, vec![0xA5; 20_000]).unwrap();
+}
+
+fn set_aside(bench: &Bench) -> bool {
+    let entries = std::fs::read_dir(bench.home()).unwrap();
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    names.filter(|name| name.starts_with("history.db.")).count() > 0
+}
+
+#[test]
+fn a_damaged_history_is_set_aside_loudly_and_agents_are_started_all_the_same() {
+    let bench = bench();
+    let events = bench.up(&[bench.agent("a", "forever", "")]);
+    events.of("a", "run-ready");
+    drop(events);
+    bench.kill_both();
+    damage(&bench);
+    bench.defib(&["up", "--detach"]).good();
+    let status = bench.await_state("a", "running");
+    let events = bench.events();
+    events.find("history-damaged", |events| {
+        events.iter().find(|event| event["type"] == "history-damaged").cloned()
+    });
+    assert!(set_aside(&bench));
+    proc::kill(pid_in(&status), "KILL");
+    bench.await_status("a", |now| now["state"] == "running" && now["run"] != status["run"]);
+    assert!(bench.history("a").len() >= 2);
+}
+
+#[test]
+fn a_history_that_is_damaged_while_agents_run_costs_no_agent() {
+    let bench = bench();
+    drop(bench.up(&[bench.agent("a", "forever", ""), bench.agent("b", "forever", "")]));
+    bench.defib(&["stop", "b"]).good();
+    let pid = bench.pid("a");
+    let (_, daemon) = bench.who();
+    proc::kill(daemon, "STOP");
+    damage(&bench);
+    proc::kill(daemon, "KILL");
+    bench.successor_of(daemon);
+    let status = bench.await_state("a", "running");
+    assert_eq!((pid_in(&status), field(&status, "run")), (pid, 1));
+    assert_eq!(bench.status("b")["state"], "stopped");
+    bench.events().find("history-damaged", |events| {
+        events.iter().find(|event| event["type"] == "history-damaged").cloned()
+    });
+    proc::kill(pid, "KILL");
+    bench.await_status("a", |now| now["state"] == "running" && now["run"] == 2);
+    assert!(set_aside(&bench));
+}
+
+#[test]
+fn with_every_file_of_ours_damaged_a_project_still_comes_up() {
+    let bench = bench();
+    drop(bench.up(&[bench.agent("a", "print x forever", "")]));
+    bench.await_log("a", |log| log == "x\n");
+    bench.kill_both();
+    damage(&bench);
+    for name in ["intent.db", "journal", "keeper.log", "logs/a/runs.idx", "lock"] {
+        std::fs::write(bench.home().join(name), vec![0xA5; 20_000]).unwrap();
+    }
+    for extra in ["-wal", "-shm"] {
+        let _ = std::fs::remove_file(bench.home().join(format!("intent.db{extra}")));
+    }
+    bench.defib(&["up", "--detach"]).good();
+    let status = bench.await_state("a", "running");
+    bench.await_log("a", |log| log.matches('x').count() >= 2);
+    proc::kill(pid_in(&status), "KILL");
+    bench.await_status("a", |now| now["state"] == "running" && now["run"] != status["run"]);
+    bench.kill_daemon();
+    bench.await_state("a", "running");
+    bench.defib(&["history"]).good();
+    bench.defib(&["logs", "a"]).good();
+}
+
+/// A file system of its own, that can be full.
+struct Disk(PathBuf);
+
+impl Disk {
+    fn mount(size: &str) -> Option<Disk> {
+        if !rustix::process::geteuid().is_root() {
+            return None;
+        }
+        let folder =
+            tempfile::Builder::new().prefix("dm").rand_bytes(5).tempdir_in("/tmp").unwrap();
+        let path = folder.keep();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"]).arg(&path);
+        if !mount.status().unwrap().success() {
+            std::fs::remove_dir(path).unwrap();
+            return None;
+        }
+        Some(Disk(path))
+    }
+
+    fn ballast(&self) -> PathBuf {
+        self.0.join("ballast")
+    }
+
+    /// Takes all the space there is.
+    fn fill(&self) {
+        let mut file = std::fs::File::create(self.ballast()).unwrap();
+        let block = vec![0; 4096];
+        while std::io::Write::write_all(&mut file, &block).is_ok() {}
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let unmounted = Command::new("umount").arg("-l").arg(&self.0).status();
+        if unmounted.is_ok_and(|status| status.success()) {
+            let _ = std::fs::remove_dir(&self.0);
+        }
+    }
+}
+
+fn beats(file: &Path) -> usize {
+    std::fs::read(file).map_or(0, |bytes| bytes.len())
+}
+
+#[test]
+fn agents_run_on_while_the_disk_is_full_and_all_is_well_when_there_is_space_again() {
+    let Some(disk) = Disk::mount("16m") else {
+        eprintln!("skipped: only root can mount a small disk");
+        return;
+    };
+    let elsewhere = tempfile::tempdir().unwrap();
+    let (beat, go) = (elsewhere.path().join("beat"), elsewhere.path().join("go"));
+    let bench = Bench::below(&disk.0, FAKE_AGENT);
+    let writing = format!(
+        "[agent.writer]\ncommand = [\"/bin/sh\", \"-c\", \"i=0; while :; do i=$((i+1)); echo line $i of the writer; printf . >> {}; sleep 0.01; done\"]\nlog = {{ max_size = \"64K\", keep = 2 }}\n",
+        beat.display()
+    );
+    let script = format!("await {} lines 100000 print END forever", go.display());
+    let events = bench.up(&[
+        writing,
+        bench.agent("burst", &script, "log = { max_size = \"64K\", keep = 2 }"),
+        bench.agent("victim", "forever", "limits = []"),
+        bench.agent("other", "forever", ""),
+    ]);
+    let (writer, burst) = (bench.pid("writer"), bench.pid("burst"));
+    disk.fill();
+    std::fs::write(&go, "").unwrap();
+    events.find("output-lost", |events| {
+        events
+            .iter()
+            .find(|event| event["type"] == "output-lost" && event["agent"] == "burst")
+            .cloned()
+    });
+    // The writer is not held up by what cannot be written.
+    let before = beats(&beat);
+    await_that("beats of the writer", || beats(&beat) > before + 20);
+    // A death is dealt with, and so is a person's wish.
+    for _ in 0..3 {
+        let status = bench.await_state("victim", "running");
+        proc::kill(pid_in(&status), "KILL");
+        bench
+            .await_status("victim", |now| now["state"] == "running" && now["run"] != status["run"]);
+    }
+    bench.defib(&["stop", "other"]).good();
+    assert_eq!(bench.status("other")["state"], "stopped");
+    assert_eq!((bench.pid("writer"), bench.pid("burst")), (writer, burst));
+
+    std::fs::remove_file(disk.ballast()).unwrap();
+    let after = beats(&beat);
+    await_that("beats with space", || beats(&beat) > after + 20);
+    let last = |log: &str| log.lines().last().unwrap_or_default().to_owned();
+    let now = last(&bench.log("writer"));
+    bench.await_log("writer", |log| last(log) != now && log.ends_with('\n'));
+    let status = bench.await_state("victim", "running");
+    proc::kill(pid_in(&status), "KILL");
+    bench.await_status("victim", |now| now["state"] == "running" && now["run"] != status["run"]);
+    let run = field(&status, "run");
+    await_that("the death in the history", || {
+        bench
+            .history("victim")
+            .iter()
+            .any(|known| field(known, "run") == run && !known["death"].is_null())
+    });
+    // The next daemon finds everything as it should be.
+    bench.kill_daemon();
+    assert_eq!(bench.status("other")["state"], "stopped");
+    assert_eq!((bench.pid("writer"), bench.pid("burst")), (writer, burst));
+    drop(events);
+    drop(bench);
+}
+
+#[test]
+fn a_daemon_that_comes_up_on_a_full_disk_adopts_its_agents() {
+    let Some(disk) = Disk::mount("8m") else {
+        eprintln!("skipped: only root can mount a small disk");
+        return;
+    };
+    let bench = Bench::below(&disk.0, FAKE_AGENT);
+    drop(bench.up(&[bench.agent("a", "forever", "")]));
+    let pid = bench.pid("a");
+    disk.fill();
+    bench.kill_daemon();
+    let status = bench.await_state("a", "running");
+    assert_eq!(pid_in(&status), pid);
+    proc::kill(pid, "KILL");
+    bench.await_status("a", |now| now["state"] == "running" && now["run"] == 2);
+    std::fs::remove_file(disk.ballast()).unwrap();
+    bench.kill_daemon();
+    bench.await_status("a", |now| now["state"] == "running" && now["run"] == 2);
+    drop(bench);
+}
+
+#[test]
+fn events_have_numbers_that_only_grow_whoever_dies() {
+    let bench = bench();
+    let events =
+        bench.up(&[bench.agent("a", "sleep 2 exit 1", "limits = []\nrestart = \"always\"")]);
+    for round in 1..=3 {
+        events.of_run("a", round * 5, "run-died");
+        if round == 2 {
+            bench.kill_both();
+            bench.defib(&["up", "--detach"]).good();
+        } else {
+            bench.kill_daemon();
+        }
+    }
+    // A number that is told twice with different contents fails in the follower.
+    let told = bench.defib(&["events", "--json", "-n", "100000"]).good();
+    let seqs: Vec<u64> =
+        told.out.lines().map(|line| field(&serde_json::from_str(line).unwrap(), "seq")).collect();
+    assert!(seqs.windows(2).all(|pair| pair[0] < pair[1]), "numbers only grow");
+    events.find("the same from the stream", |known| {
+        let last = *seqs.last().unwrap();
+        let streamed: Vec<u64> =
+            known.iter().map(|event| field(event, "seq")).filter(|seq| *seq <= last).collect();
+        (streamed == seqs).then_some(())
+    });
+}

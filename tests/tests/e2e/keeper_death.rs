@@ -1,0 +1,164 @@
+//! The keeper is killed: its agents die with it, and the next `up` runs each of them once.
+
+use std::collections::BTreeSet;
+use std::process::{Child, Command};
+
+use defib_e2e::{Bench, await_some, await_that, field, proc};
+
+use crate::bench;
+
+/// A process that is not ours, whatever it looks like.
+struct Stranger(Child);
+
+impl Stranger {
+    fn start(bench: &Bench) -> Stranger {
+        let mut command = Command::new("sleep");
+        command
+            .arg("1000")
+            .current_dir(bench.project())
+            .env("DEFIB_AGENT", "a")
+            .env("DEFIB_RUN", "1");
+        Stranger(command.spawn().unwrap())
+    }
+
+    fn lives(&mut self) -> bool {
+        self.0.try_wait().unwrap().is_none()
+    }
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn lines_of(bench: &Bench, file: &str) -> Vec<(u64, u32)> {
+    let text = std::fs::read_to_string(bench.project().join(file)).unwrap_or_default();
+    let pair = |line: &str| {
+        let (run, pid) = line.split_once(' ')?;
+        Some((run.parse().ok()?, pid.parse().ok()?))
+    };
+    text.lines().filter_map(pair).collect()
+}
+
+fn check_that_the_next_up_runs_each_agent_once(kill: impl Fn(&Bench)) {
+    let other = bench();
+    let script = "double-fork 'ignore TERM print ready forever' forever";
+    other.up(&[other.agent("a", script, "")]);
+    other.await_log("a", |log| log.contains("ready"));
+    await_that("keeper, daemon, agent, grandchild", || other.processes().len() == 4);
+    let foreign = other.processes();
+
+    let bench = bench();
+    let mut stranger = Stranger::start(&bench);
+    let (plain, tree) = (bench.file("plain"), bench.file("tree"));
+    let forking = format!("double-fork 'ignore TERM ignore HUP count {tree} forever' forever");
+    bench.up(&[
+        bench.agent("a", &format!("count {plain} forever"), ""),
+        bench.agent("b", &forking, ""),
+        bench.agent("c", "forever", ""),
+    ]);
+    bench.defib(&["stop", "c"]).good();
+    await_that("first lives", || {
+        lines_of(&bench, "plain").len() + lines_of(&bench, "tree").len() == 2
+    });
+    let direct = [bench.pid("a"), bench.pid("b")];
+    let [(_, grandchild)] = lines_of(&bench, "tree")[..] else { panic!("one grandchild") };
+
+    kill(&bench);
+    for pid in direct {
+        proc::await_gone(pid);
+    }
+    bench.defib(&["up", "--detach"]).good();
+    assert!(!proc::lives(grandchild), "swept before anything is started");
+    await_that("second lives", || {
+        lines_of(&bench, "plain").len() >= 2 && lines_of(&bench, "tree").len() >= 2
+    });
+    for name in ["a", "b"] {
+        let status = bench.await_state(name, "running");
+        assert_eq!(field(&status, "run"), 2, "{status}");
+    }
+    assert_eq!(bench.status("c")["state"], "stopped", "a stop outlives both");
+    for file in ["plain", "tree"] {
+        let lives = lines_of(&bench, file);
+        let runs: Vec<u64> = lives.iter().map(|(run, _)| *run).collect();
+        assert_eq!(runs, [1, 2], "{file}");
+        let alive: Vec<bool> = lives.iter().map(|(_, pid)| proc::lives(*pid)).collect();
+        assert_eq!(alive, [false, true], "{file}");
+    }
+    // Keeper, daemon, two agents, one grandchild.
+    await_that("nothing else of ours", || bench.processes().len() == 5);
+    assert!(stranger.lives(), "a stranger is left alone");
+    assert_eq!(other.processes(), foreign, "another home is left alone");
+    for name in ["a", "b"] {
+        let runs = bench.history(name);
+        assert_eq!(runs.len(), 2, "{runs:#?}");
+        assert!(!runs[0]["death"].is_null(), "it is said that the first run is over: {}", runs[0]);
+        assert!(runs[1]["death"].is_null());
+    }
+}
+
+#[test]
+fn the_keeper_s_agents_die_with_it_and_the_next_up_runs_each_once() {
+    check_that_the_next_up_runs_each_agent_once(|bench| {
+        let (keeper, _) = bench.who();
+        proc::kill(keeper, "KILL");
+        proc::await_gone(keeper);
+    });
+}
+
+#[test]
+fn keeper_and_daemon_killed_together_leave_nothing_that_runs_twice() {
+    check_that_the_next_up_runs_each_agent_once(Bench::kill_both);
+}
+
+#[test]
+fn a_daemon_without_its_keeper_ends_and_the_socket_refuses() {
+    let bench = bench();
+    bench.up(&[bench.agent("a", "forever", "")]);
+    let (keeper, daemon) = bench.who();
+    proc::kill(keeper, "KILL");
+    proc::await_gone(daemon);
+    bench.defib(&["status"]).bad(4);
+    assert!(bench.processes().is_empty());
+}
+
+#[test]
+fn no_run_number_is_used_twice_whoever_is_killed_when() {
+    let bench = bench();
+    let lives = bench.file("lives");
+    let script = format!("count {lives} sleep 3 exit 1");
+    let settings = "restart = \"always\"\nlimits = []";
+    bench.declare(&[bench.agent("a", &script, settings)]);
+    for round in 1..=5 {
+        bench.defib(&["up", "--detach"]).good();
+        let before = lines_of(&bench, "lives").len();
+        await_that("more lives", || lines_of(&bench, "lives").len() > before + 3 * round);
+        bench.kill_both();
+    }
+    bench.defib(&["up", "--detach"]).good();
+    bench.insist(&["stop", "a"]).good();
+    let runs: Vec<u64> = lines_of(&bench, "lives").into_iter().map(|(run, _)| run).collect();
+    let unique: BTreeSet<u64> = runs.iter().copied().collect();
+    assert_eq!(runs.len(), unique.len(), "a number twice: {runs:?}");
+    assert!(runs.is_sorted(), "{runs:?}");
+    let history: Vec<u64> = bench.history("a").iter().map(|run| field(run, "run")).collect();
+    let known: BTreeSet<u64> = history.iter().copied().collect();
+    assert_eq!(history.len(), known.len());
+    let missing: Vec<&u64> = unique.difference(&known).collect();
+    assert!(missing.is_empty(), "not in the history: {missing:?}");
+}
+
+#[test]
+fn a_keeper_that_nobody_needs_leaves_no_socket_that_misleads() {
+    let bench = bench();
+    bench.up(&[bench.agent("a", "forever", "")]);
+    bench.defib(&["down", "--all"]).good();
+    await_that("the end", || bench.processes().is_empty());
+    assert!(!bench.home().join("defib.sock").exists());
+    bench.defib(&["status"]).bad(4);
+    let version =
+        await_some("an answer", || Some(bench.defib(&["version", "--json"]).good().json()));
+    assert!(version["daemon"].is_null() && version["keeper"].is_null(), "{version}");
+}

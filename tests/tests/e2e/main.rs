@@ -1,0 +1,33 @@
+//! The product as its users meet it: the real binary, real processes.
+
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+mod bad_input;
+mod daemon_death;
+mod environment;
+mod history;
+mod isolation;
+mod keeper_death;
+mod lifecycle;
+mod logs;
+mod many;
+mod reload;
+mod respawn;
+mod stopping;
+mod storm;
+mod trees;
+
+use defib_e2e::Bench;
+
+/// The scripted child.
+const FAKE_AGENT: &str = env!("CARGO_BIN_EXE_fake-agent");
+
+/// A home and a project for one test.
+fn bench() -> Bench {
+    defib_e2e::bench(FAKE_AGENT)
+}
+
+/// Whether to take the time that the long forms of tests need.
+fn is_long() -> bool {
+    std::env::var_os("DEFIB_LONG").is_some_and(|value| value == "1")
+}
