@@ -46,6 +46,11 @@ pub fn lives(pid: u32) -> bool {
     state(pid).is_some_and(|state| state != "Z" && state != "X")
 }
 
+/// Its session, by the process that leads it; 0 if that one is outside of this PID namespace.
+pub fn session(pid: u32) -> Option<u32> {
+    stat(pid)?.get(3)?.parse().ok()
+}
+
 /// What it is, for a message.
 pub fn shown(pid: u32) -> String {
     let line = read(pid, "cmdline").unwrap_or_default();
