@@ -15,6 +15,7 @@ mod binary;
 mod follow;
 pub mod proc;
 mod ran;
+mod sitting;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -27,6 +28,7 @@ use tempfile::TempDir;
 pub use binary::defib_path;
 pub use follow::{Events, field, is};
 pub use ran::Ran;
+pub use sitting::Sitting;
 
 /// No test reaches it unless something is wrong. The machine may be busy.
 pub const DEADLINE: Duration = Duration::from_secs(60);

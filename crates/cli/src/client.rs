@@ -88,6 +88,11 @@ impl Client {
         })
     }
 
+    /// Runs something that waits.
+    pub(crate) fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
+        self.runtime.block_on(work)
+    }
+
     /// Whether a daemon answers.
     pub(crate) fn is_up(&self) -> bool {
         self.runtime.block_on(send(&self.home, Method::GET, "/healthz", Bytes::new())).is_ok()

@@ -12,6 +12,7 @@ mod home;
 mod interrupt;
 mod output;
 mod table;
+mod tty;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -11,6 +11,7 @@ mod intents;
 mod journal;
 pub mod logs;
 mod recipe;
+mod terminal;
 pub mod wire;
 
 use std::io;
@@ -24,6 +25,7 @@ use defib_host::Channel;
 use defib_host::protocol::{News, Request};
 
 use crate::engine::{Engine, Setup};
+use crate::terminal::Terminals;
 
 pub use recipe::environment_for;
 
@@ -46,19 +48,22 @@ pub fn run(options: DaemonOptions) -> io::Result<()> {
     let path = home.join("history.db");
     let (history, opened) = History::open(&path, Options::default()).map_err(io::Error::other)?;
     let history = Arc::new(history);
+    let terminals = Terminals::default();
     let setup = Setup {
         home: home.clone(),
         keeper,
         history: history.clone(),
         intents: opened.intents,
         highest_seq: opened.highest_seq,
+        terminals: terminals.clone(),
         damaged: opened.damaged.map(|(path, _)| path),
     };
     let (engine, handle) = Engine::begin(setup)?;
     let listener = UnixListener::from(listener);
     listener.set_nonblocking(true)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let desk = api::Desk { engine: handle, home: Arc::new(home), history: Arc::new(path) };
+    let desk =
+        api::Desk { engine: handle, home: Arc::new(home), history: Arc::new(path), terminals };
     std::thread::Builder::new().name("api".to_owned()).spawn(move || {
         runtime.block_on(async {
             let listener = tokio::net::UnixListener::from_std(listener)?;

@@ -56,6 +56,8 @@ pub struct AgentStatus {
     pub kind: String,
     /// What is run.
     pub command: Vec<String>,
+    /// Whether it has a terminal of its own.
+    pub pty: bool,
     /// Whether it died three or more counted deaths in the last ten minutes.
     pub flapping: bool,
     /// Whether its restarts were ended by a limit over a stretch of time.
@@ -189,6 +191,42 @@ pub struct DaemonInfo {
     pub started_at: String,
     /// The keeper's process id.
     pub keeper_pid: u32,
+}
+
+/// What is said on a terminal's connection, beside what is shown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "kebab-case")]
+pub enum TerminalNews {
+    /// This run's terminal is shown from here on.
+    Shown {
+        /// Which.
+        run: RunId,
+    },
+    /// The run is over.
+    Ended {
+        /// Which.
+        run: RunId,
+    },
+    /// There is no run now.
+    Without {
+        /// What the agent is doing instead.
+        state: State,
+        /// When that will change by itself.
+        next_at: Option<String>,
+    },
+}
+
+/// What a viewer of a terminal may ask for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "kebab-case")]
+pub enum TerminalRequest {
+    /// The viewer's size.
+    Resize {
+        /// Lines.
+        rows: u16,
+        /// Characters on a line.
+        columns: u16,
+    },
 }
 
 /// What went wrong, as the API says it.

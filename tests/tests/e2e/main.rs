@@ -15,6 +15,7 @@ mod reload;
 mod respawn;
 mod stopping;
 mod storm;
+mod terminal;
 mod trees;
 
 use defib_e2e::Bench;

@@ -1,6 +1,7 @@
 //! The commands, one a file.
 
 mod act;
+mod attach;
 mod check;
 mod demo;
 mod down;
@@ -61,6 +62,7 @@ pub(crate) enum Command {
     Rm(run::Rm),
     Signal(signal::Signal),
     Logs(logs::Logs),
+    Attach(attach::Attach),
     Why(why::Why),
     History(events::History),
     Events(events::Events),
@@ -90,6 +92,7 @@ impl Command {
             Command::Rm(rm) => rm.run(context),
             Command::Signal(signal) => signal.run(context),
             Command::Logs(logs) => logs.run(context),
+            Command::Attach(attach) => attach.run(context),
             Command::Why(why) => why.run(context),
             Command::History(history) => history.run(context),
             Command::Events(events) => events.run(context),

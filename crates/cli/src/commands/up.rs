@@ -14,16 +14,20 @@ use super::status::{is_down, is_settled, overview, status_line, statuses};
 use super::view::LiveView;
 use super::{ConfigFile, Context};
 use crate::failure::{Code, Failure};
+use crate::interrupt::{Interrupted, Nudge};
 use crate::output;
 
 /// How long `--detach` waits for agents to have started.
 const SETTLE: Duration = Duration::from_secs(30);
+/// How often the live view is drawn.
+const VIEW_EVERY: Duration = Duration::from_secs(1);
 
 /// Start the daemon if none runs, and bring this project up
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-In front, it shows what happens until it is stopped: Ctrl-C takes the project down. With --detach it \
-returns when no agent is starting any more.
+In front, it shows what happens. On a terminal, q detaches and Ctrl-C asks whether to stop the agents \
+or to leave them running; elsewhere, INT and TERM take the project down. With --detach it returns when \
+no agent is starting any more.
 
 Examples:
   defib up --detach
@@ -82,35 +86,87 @@ impl Up {
         self.stay(context, &project, &names)
     }
 
-    /// Stays in front and shows what happens; Ctrl-C takes the project down.
+    /// Stays in front and shows what happens, until somebody decides what is to become of it.
     fn stay(&self, context: &Context, project: &Name, names: &[Name]) -> Result<(), Failure> {
         let interrupted = crate::interrupt::watch();
+        let is_terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
         let draws = std::io::stdout().is_terminal() && self.status_line.is_none();
         let mut view = LiveView::new(draws);
-        if draws {
-            output::print(&format!("{project} is up; Ctrl-C takes it down\n\n"))?;
+        // Nothing is lost where keys cannot be read: signals still do what they do.
+        let _keys = is_terminal.then(crate::tty::keys).and_then(Result::ok);
+        if is_terminal {
+            interrupted.listen_to_keys();
+            output::print(&format!(
+                "{project} is up; q detaches, Ctrl-C stops it or detaches\n\n"
+            ))?;
         }
+        let mut due = Instant::now();
         loop {
-            let ours = ours(context, names)?;
-            let every = if let Some(every) = self.status_line {
-                output::print(&format!("{}\n", status_line(project.as_str(), &ours)))?;
-                every
-            } else {
-                view.show(project.as_str(), &ours, false)?;
-                Duration::from_secs(1)
+            if Instant::now() >= due {
+                let ours = ours(context, names)?;
+                due = Instant::now() + self.status_line.unwrap_or(VIEW_EVERY);
+                if self.status_line.is_some() {
+                    output::print(&format!("{}\n", status_line(project.as_str(), &ours)))?;
+                } else {
+                    view.show(project.as_str(), &ours, false)?;
+                }
+            }
+            let wish = match interrupted.next(due.saturating_duration_since(Instant::now())) {
+                Some(Nudge::Interrupt) if is_terminal => {
+                    view.begin_anew();
+                    ask(project, &interrupted)?
+                }
+                Some(Nudge::Interrupt | Nudge::End) => Wish::Stop,
+                Some(Nudge::HangUp | Nudge::Key(b'q')) => Wish::Detach,
+                Some(Nudge::Key(_)) | None => Wish::GoOn,
             };
-            if interrupted.wait(every) {
-                return take_down(context, project, names);
+            match wish {
+                Wish::GoOn => {}
+                Wish::Detach => return leave_running(project),
+                Wish::Stop => return take_down(context, project, names),
             }
         }
     }
+}
+
+/// What is to become of a project that is in front.
+enum Wish {
+    GoOn,
+    Detach,
+    Stop,
+}
+
+/// Asks what Ctrl-C meant. A second one means it.
+fn ask(project: &Name, interrupted: &Interrupted) -> Result<Wish, Failure> {
+    output::print(&format!(
+        "\nstop every agent of {project} (s), detach and leave them running (d), or go on (any \
+         other key)? "
+    ))?;
+    loop {
+        let wish = match interrupted.next(Duration::from_secs(3600)) {
+            Some(Nudge::Interrupt | Nudge::End | Nudge::Key(b's' | b'S' | b'y' | b'Y')) => {
+                Wish::Stop
+            }
+            Some(Nudge::HangUp | Nudge::Key(b'd' | b'D' | b'q' | b'Q')) => Wish::Detach,
+            Some(Nudge::Key(_)) => Wish::GoOn,
+            None => continue,
+        };
+        output::print("\n\n")?;
+        return Ok(wish);
+    }
+}
+
+fn leave_running(project: &Name) -> Result<(), Failure> {
+    output::print(&format!(
+        "\ndetached; {project} runs on. `defib status` shows it, `defib down` takes it down\n"
+    ))
 }
 
 fn take_down(context: &Context, project: &Name, names: &[Name]) -> Result<(), Failure> {
     output::print(&format!("\ntaking {project} down\n"))?;
     let down = json!({ "project": project });
     let _: Vec<Name> = context.client()?.post("/api/v1/down", &down)?;
-    wait_until(context, names, Duration::from_secs(600), is_down)?;
+    wait_until(context, names, Duration::from_secs(600), |ours| ours.iter().all(is_down))?;
     output::print(&format!("{project} is down\n"))
 }
 
@@ -133,12 +189,12 @@ fn wait_until(
     context: &Context,
     names: &[Name],
     within: Duration,
-    wanted: impl Fn(&AgentStatus) -> bool,
+    mut wanted: impl FnMut(&[AgentStatus]) -> bool,
 ) -> Result<Vec<AgentStatus>, Failure> {
     let deadline = Instant::now() + within;
     loop {
         let ours = ours(context, names)?;
-        if ours.iter().all(&wanted) || Instant::now() > deadline {
+        if wanted(&ours) || Instant::now() > deadline {
             return Ok(ours);
         }
         std::thread::sleep(Duration::from_millis(20));
@@ -146,7 +202,19 @@ fn wait_until(
 }
 
 fn settle(context: &Context, project: &Name, names: &[Name]) -> Result<(), Failure> {
-    let ours = wait_until(context, names, SETTLE, is_settled)?;
+    let progress = std::io::stderr().is_terminal() && names.len() > 1;
+    let mut shown = Instant::now();
+    let ours = wait_until(context, names, SETTLE, |ours| {
+        if progress && shown.elapsed() > Duration::from_millis(200) {
+            let settled = ours.iter().filter(|status| is_settled(status)).count();
+            anstream::eprint!("\r\x1b[K{settled} of {} agents have started", ours.len());
+            shown = Instant::now();
+        }
+        ours.iter().all(is_settled)
+    })?;
+    if progress {
+        anstream::eprint!("\r\x1b[K");
+    }
     let running = ours.iter().filter(|status| status.state == State::Running).count();
     output::print(&format!("{project} is up: {running} of {} agents are running\n", ours.len()))?;
     let others: Vec<AgentStatus> =
@@ -172,7 +240,7 @@ fn once(context: &Context, project: &Name, names: &[Name]) -> Result<(), Failure
     output::print(&overview(&ours, jiff::Timestamp::now()))?;
     let client = context.client()?;
     let _: Vec<Name> = client.post("/api/v1/down", &json!({ "project": project }))?;
-    wait_until(context, names, Duration::from_secs(600), is_down)?;
+    wait_until(context, names, Duration::from_secs(600), |ours| ours.iter().all(is_down))?;
     if statuses(context, &[])?.iter().all(is_down) {
         client.close()?;
     }

@@ -7,6 +7,7 @@ mod agents;
 mod control;
 mod events;
 mod logs;
+mod terminal;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use axum::routing::get;
 use tokio::sync::oneshot;
 
 use crate::engine::{Answer, Ask, EngineHandle};
+use crate::terminal::Terminals;
 use crate::wire::{ErrorBody, ErrorCode, ErrorDetail};
 
 /// What handlers need.
@@ -26,6 +28,7 @@ pub(crate) struct Desk {
     pub(crate) engine: EngineHandle,
     pub(crate) home: Arc<PathBuf>,
     pub(crate) history: Arc<PathBuf>,
+    pub(crate) terminals: Terminals,
 }
 
 /// Every route.
@@ -36,6 +39,7 @@ pub(crate) fn routes(desk: Desk) -> Router {
         .merge(control::routes())
         .merge(events::routes())
         .merge(logs::routes())
+        .merge(terminal::routes())
         .fallback(async || Trouble::new(ErrorCode::BadRequest, "there is nothing at this address"))
         .with_state(desk)
 }
@@ -59,6 +63,12 @@ pub(crate) struct Trouble(pub(crate) ErrorDetail);
 impl Trouble {
     pub(crate) fn new(code: ErrorCode, message: impl std::fmt::Display) -> Trouble {
         Trouble(ErrorDetail { code, message: format!("{message}"), hint: None })
+    }
+
+    /// Says what to do.
+    pub(crate) fn hint(mut self, hint: &str) -> Trouble {
+        self.0.hint = Some(hint.to_owned());
+        self
     }
 }
 

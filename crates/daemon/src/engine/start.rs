@@ -28,6 +28,7 @@ use crate::intents::IntentDesk;
 use crate::journal::Journal;
 use crate::logs::{Scribe, ScribeEvent};
 use crate::recipe::Project;
+use crate::terminal::Terminals;
 use crate::wire::{DaemonInfo, Mode, stamp};
 
 /// How many events a slow watcher may be behind before it has to catch up from the history.
@@ -45,6 +46,8 @@ pub(crate) struct Setup {
     pub(crate) intents: Intents,
     /// The highest number that the history has.
     pub(crate) highest_seq: u64,
+    /// Where terminals are looked at.
+    pub(crate) terminals: Terminals,
     /// What had to be set aside, if anything.
     pub(crate) damaged: Option<PathBuf>,
 }
@@ -105,7 +108,7 @@ type Whole = (u64, Totals, BTreeMap<Name, Tally>);
 impl Engine {
     /// Takes over and gives the way to the engine, which is to be put to work on a thread.
     pub(crate) fn begin(setup: Setup) -> io::Result<(Engine, EngineHandle)> {
-        let Setup { home, mut keeper, history, intents, highest_seq, damaged } = setup;
+        let Setup { home, mut keeper, history, intents, highest_seq, terminals, damaged } = setup;
         let heard = Inheritance::hear(&mut keeper)?;
         let (mut journal, mut unwritten) = Journal::open(&home.join("journal"))?;
         let whole: Option<Whole> =
@@ -145,7 +148,7 @@ impl Engine {
             history: history_for_all,
         };
         let teller = handle.clone();
-        let scribe = Scribe::start(home.clone(), move |event| match event {
+        let scribe = Scribe::start(home.clone(), terminals, move |event| match event {
             // Growth concerns only those who follow: the engine is not woken for it.
             ScribeEvent::Grew(agent) => drop(growth.send(agent)),
             event @ (ScribeEvent::Tail { .. } | ScribeEvent::Lost { .. }) => {

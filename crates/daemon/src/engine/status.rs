@@ -71,6 +71,7 @@ impl Engine {
             capabilities_pending: None,
             kind: config.map_or("generic", |config| config.kind.word()).to_owned(),
             command: config.map(|config| argv(&config.command)).unwrap_or_default(),
+            pty: config.is_some_and(|config| config.pty),
             flapping: view.is_some_and(|view| view.is_flapping(now.wall)),
             loop_detected: sight.reason == Some(Reason::Trip(Trip::Window)),
         }

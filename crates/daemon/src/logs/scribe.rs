@@ -19,6 +19,7 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 use super::segment::{Moved, Rotation, SegmentWriter};
 use super::{Place, folder};
+use crate::terminal::Terminals;
 
 /// How much of a run's output is kept with its death.
 const TAIL: u64 = 64 << 10;
@@ -64,14 +65,20 @@ pub struct Scribe {
 }
 
 impl Scribe {
-    /// Starts the scribe. `tell` is called on its thread and must not block.
-    pub fn start(home: PathBuf, tell: impl Fn(ScribeEvent) + Send + 'static) -> io::Result<Scribe> {
+    /// Starts the scribe, which shows what is written on terminals to those who look. `tell` is
+    /// called on its thread and must not block.
+    pub(crate) fn start(
+        home: PathBuf,
+        terminals: Terminals,
+        tell: impl Fn(ScribeEvent) + Send + 'static,
+    ) -> io::Result<Scribe> {
         let wake = Arc::new(Waker::new()?);
         let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&set, &*wake, epoll::EventData::new_u64(WAKE), epoll::EventFlags::IN)?;
         let (orders, inbox) = channel();
         let desk = Desk {
             home,
+            terminals,
             set,
             wake: wake.clone(),
             inbox,
@@ -130,6 +137,7 @@ struct Log {
 
 struct Desk {
     home: PathBuf,
+    terminals: Terminals,
     set: OwnedFd,
     wake: Arc<Waker>,
     inbox: Receiver<Order>,
@@ -167,6 +175,9 @@ impl Desk {
         match order {
             Order::Attach { agent, run, output, terminal, rotation } => {
                 self.begin(&agent, run, rotation);
+                if terminal {
+                    self.show(&agent, run, &output);
+                }
                 // A descriptor that is shared with others and would block would stop us all.
                 let flags = fcntl_getfl(&output).unwrap_or(OFlags::empty());
                 let _ = fcntl_setfl(&output, flags | OFlags::NONBLOCK);
@@ -202,11 +213,25 @@ impl Desk {
         }
     }
 
+    /// A run's terminal can be looked at, with what it has written for an earlier daemon.
+    fn show(&self, agent: &Name, run: RunId, master: &OwnedFd) {
+        if let Ok(master) = master.try_clone() {
+            self.terminals.open(agent.clone(), run, master, &self.tail(agent));
+        }
+    }
+
+    /// The last bytes of an agent's present run.
+    fn tail(&self, agent: &Name) -> Vec<u8> {
+        let log = self.logs.get(agent);
+        let tail = log.and_then(|log| log.writer.as_ref()?.tail_since(log.start, TAIL).ok());
+        tail.unwrap_or_default()
+    }
+
     /// Moves what a source has to its agent's log.
     fn capture(&mut self, key: u64) {
         let Some(source) = self.sources.get(&key) else { return };
         let Some(log) = self.logs.get_mut(&source.agent) else { return };
-        match log.take_from(&self.home, source) {
+        match log.take_from(&self.home, source, &self.terminals) {
             Ok(Moved::Some(_)) => (self.tell)(ScribeEvent::Grew(source.agent.clone())),
             Ok(Moved::Nothing) => {}
             Ok(Moved::End) => self.detach(key),
@@ -225,7 +250,12 @@ impl Desk {
         let ended = loop {
             match rustix::io::read(&source.output, &mut block[..]) {
                 Ok(0) => break true,
-                Ok(read) => bytes += read as u64,
+                Ok(read) => {
+                    bytes += read as u64;
+                    if source.terminal {
+                        self.terminals.wrote(&source.agent, source.run, &block[..read]);
+                    }
+                }
                 Err(rustix::io::Errno::AGAIN) => break false,
                 Err(_) => break true,
             }
@@ -255,7 +285,7 @@ impl Desk {
             for _ in 0..16 {
                 let Some(source) = self.sources.get(&key) else { break };
                 let Some(log) = self.logs.get_mut(&source.agent) else { break };
-                match log.take_from(&self.home, source) {
+                match log.take_from(&self.home, source, &self.terminals) {
                     Ok(Moved::Some(_)) => {}
                     Ok(Moved::Nothing) => break,
                     Ok(Moved::End) => self.detach(key),
@@ -266,10 +296,9 @@ impl Desk {
                 }
             }
         }
-        let tail = self.logs.get(&agent).and_then(|log| {
-            log.writer.as_ref().and_then(|writer| writer.tail_since(log.start, TAIL).ok())
-        });
-        (self.tell)(ScribeEvent::Tail { agent, run, tail: tail.unwrap_or_default() });
+        self.terminals.close(&agent, run);
+        let tail = self.tail(&agent);
+        (self.tell)(ScribeEvent::Tail { agent, run, tail });
     }
 
     fn detach(&mut self, key: u64) {
@@ -291,7 +320,12 @@ impl Log {
         self.writer.as_mut()
     }
 
-    fn take_from(&mut self, home: &std::path::Path, source: &Source) -> io::Result<Moved> {
+    fn take_from(
+        &mut self,
+        home: &std::path::Path,
+        source: &Source,
+        terminals: &Terminals,
+    ) -> io::Result<Moved> {
         if self.writer.is_none() {
             self.writer = Some(SegmentWriter::open(&folder(home, &source.agent), self.rotation)?);
         }
@@ -302,7 +336,10 @@ impl Log {
         let mut block = [0; 1 << 14];
         match rustix::io::read(&source.output, &mut block) {
             Ok(0) => Ok(Moved::End),
-            Ok(read) => writer.append(&block[..read]).map(|()| Moved::Some(read as u64)),
+            Ok(read) => {
+                terminals.wrote(&source.agent, source.run, &block[..read]);
+                writer.append(&block[..read]).map(|()| Moved::Some(read as u64))
+            }
             Err(rustix::io::Errno::AGAIN) => Ok(Moved::Nothing),
             // A terminal whose last user has gone.
             Err(rustix::io::Errno::IO) => Ok(Moved::End),
