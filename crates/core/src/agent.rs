@@ -66,6 +66,21 @@ pub(crate) struct Run {
     pub(crate) slept: Duration,
     /// When it asked for its own shutdown.
     pub(crate) wished: Option<Mono>,
+    /// Whether its account is tried by it.
+    pub(crate) trial: Trial,
+    /// Since when it stands at a prompt that only a person can answer.
+    pub(crate) prompted: Option<Mono>,
+}
+
+/// Whether others on its account wait for what becomes of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Trial {
+    /// Nobody does.
+    None,
+    /// They do.
+    Open,
+    /// They did; it has shown that it works.
+    Passed,
 }
 
 /// Why a run is to end. It decides the class of the death.
@@ -217,6 +232,7 @@ pub(crate) struct Agent {
     /// Those that start after this one, by their own word.
     pub(crate) dependents: Vec<AgentId>,
     pub(crate) strategy: Option<Strategy>,
+    pub(crate) account: Option<Arc<str>>,
     pub(crate) generation: u64,
     pub(crate) place: Option<Place>,
     /// Whether it is declared. An undeclared one keeps its place and its run numbers.
@@ -252,6 +268,8 @@ impl Run {
             idle_since: now,
             slept: Duration::ZERO,
             wished: None,
+            trial: Trial::None,
+            prompted: None,
         }
     }
 
@@ -277,6 +295,7 @@ impl Run {
         let silent = policy.silent_for.map(|span| (self.idle_since + span, Overdue::Silent));
         let old =
             policy.max_runtime.map(|span| (self.started + span + self.slept, Overdue::Silent));
+        let (beat, silent) = if self.prompted.is_some() { (None, None) } else { (beat, silent) };
         let wish = self.wished.map(|at| (at + policy.stop_timeout, Overdue::Wish));
         [wish, beat, silent, old].into_iter().flatten().min_by_key(|(due, _)| *due)
     }
@@ -297,10 +316,7 @@ impl Agent {
     /// The moment at which something has to happen to the agent if nothing else does before.
     pub(crate) fn deadline(&self) -> Option<Mono> {
         match &self.life.phase {
-            Phase::Waiting { until, .. } => match until {
-                Until::Mono(due) | Until::Wall { due, .. } => Some(*due),
-                Until::Told => None,
-            },
+            Phase::Waiting { until, .. } => until.due(),
             Phase::Backoff { until, .. } => Some(*until),
             Phase::Starting(run) | Phase::Running(run) => {
                 run.deadline(&self.policy).map(|(due, _)| due)

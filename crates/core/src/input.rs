@@ -99,6 +99,15 @@ pub enum Input {
         /// Which.
         run: RunId,
     },
+    /// The run stands at a prompt that only a person can answer, or no longer does.
+    PromptSeen {
+        /// Whose.
+        agent: AgentId,
+        /// Which.
+        run: RunId,
+        /// Whether it does.
+        waiting: bool,
+    },
     /// The run failed its probe as often as it may.
     ProbeFailed {
         /// Whose.

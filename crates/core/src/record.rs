@@ -203,6 +203,10 @@ pub enum WaitReason {
     Cause(Class),
     /// Others have to be ready first, or it is not yet its turn.
     Dependency,
+    /// Another agent on its account is tried first.
+    Account,
+    /// Its run stands at a prompt that only a person can answer.
+    Prompt,
 }
 
 /// What ended the automatic restarts of an agent.
@@ -244,6 +248,8 @@ impl WaitReason {
         match self {
             WaitReason::Cause(class) => class.word(),
             WaitReason::Dependency => "dependency",
+            WaitReason::Account => "account",
+            WaitReason::Prompt => "prompt",
         }
     }
 }
@@ -263,8 +269,9 @@ impl Serialize for WaitReason {
 impl<'de> Deserialize<'de> for WaitReason {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<WaitReason, D::Error> {
         let word = String::deserialize(deserializer)?;
-        if word == WaitReason::Dependency.word() {
-            return Ok(WaitReason::Dependency);
+        let plain = [WaitReason::Dependency, WaitReason::Account, WaitReason::Prompt];
+        if let Some(reason) = plain.into_iter().find(|reason| reason.word() == word) {
+            return Ok(reason);
         }
         let class = Class::from_word(&word).ok_or_else(|| D::Error::custom("no such reason"))?;
         Ok(WaitReason::Cause(class))

@@ -56,6 +56,8 @@ pub struct AgentSpec {
     pub after: Vec<Name>,
     /// Its own word on what its group does when it has to be restarted.
     pub strategy: Option<Strategy>,
+    /// The credential that it shares waits for a quota with.
+    pub account: Option<Arc<str>>,
     /// Changes when its command or environment does.
     pub generation: u64,
 }
@@ -63,7 +65,15 @@ pub struct AgentSpec {
 impl AgentSpec {
     /// An agent with a policy and nothing else.
     pub fn new(name: Name, project: Name, policy: Arc<Policy>) -> AgentSpec {
-        AgentSpec { name, project, policy, after: Vec::new(), strategy: None, generation: 0 }
+        AgentSpec {
+            name,
+            project,
+            policy,
+            after: Vec::new(),
+            strategy: None,
+            account: None,
+            generation: 0,
+        }
     }
 }
 

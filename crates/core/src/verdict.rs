@@ -83,6 +83,14 @@ pub(crate) enum Until {
 }
 
 impl Until {
+    /// The moment at which it ends by itself, where it does.
+    pub(crate) const fn due(&self) -> Option<Mono> {
+        match self {
+            Until::Mono(due) | Until::Wall { due, .. } => Some(*due),
+            Until::Told => None,
+        }
+    }
+
     /// A stated time, as the clocks stand.
     pub(crate) fn at(stated: Wall, now: Now) -> Until {
         Until::Wall { stated, due: now.mono + stated.since(now.wall) }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::class::{Class, Kind};
 use crate::input::Goal;
 use crate::name::{Name, RunId};
-use crate::record::{Record, Rest, What};
+use crate::record::{Record, Rest, WaitReason, What};
 use crate::signal::Signal;
 use crate::supervisor::{Reason, Sight, State};
 use crate::time::{Now, Wall};
@@ -172,6 +172,7 @@ impl AgentView {
                 Rest::Failed => self.be(State::Stopped, Some(Reason::Failed)),
                 Rest::Idle => self.be(State::Idle, None),
             },
+            What::WaitEnded { reason: WaitReason::Prompt } => self.be(State::Running, None),
             What::WaitEnded { .. }
             | What::LimitTripped { .. }
             | What::StopRequested { .. }

@@ -64,9 +64,13 @@ fn phases() -> Vec<(&'static str, Bench)> {
     broke.exit("a", 1);
     let mut crashed_out = up();
     crashed_out.crash_loop("a", 100);
+    let mut prompted = up();
+    let (id, run) = (prompted.id("a"), prompted.run("a"));
+    prompted.tell(Input::PromptSeen { agent: id, run, waiting: true }).unwrap();
     vec![
         ("idle", manual),
         ("waiting for a quota", quota),
+        ("waiting for a person at a prompt", prompted),
         ("waiting for another agent", dependency),
         ("backoff", backoff),
         ("starting", starting),
@@ -124,6 +128,8 @@ fn inputs(agent: AgentId, run: RunId, now: Now) -> Vec<(&'static str, Input)> {
         ),
         ("beat seen", Input::BeatSeen { agent, run }),
         ("activity seen", Input::ActivitySeen { agent, run }),
+        ("prompt seen", Input::PromptSeen { agent, run, waiting: true }),
+        ("prompt gone", Input::PromptSeen { agent, run, waiting: false }),
         ("probe failed", Input::ProbeFailed { agent, run }),
         ("overspent", Input::Overspent { agent, run }),
         ("shutdown wished", Input::ShutdownWished { agent, run }),

@@ -96,6 +96,7 @@ impl Project {
             policy: Arc::new(policy),
             after: after.cloned().collect(),
             strategy: None,
+            account: agent.account.as_deref().map(Arc::from),
             generation: self.generation(agent),
         }
     }

@@ -58,6 +58,7 @@ outcomes! {
     WaitTold = "wait: until told",
     WaitDependency = "wait: dependency",
     WaitQuota = "wait: quota",
+    WaitAccount = "wait: a turn on its account",
     WaitDisk = "wait: disk",
     WaitOom = "wait: oom",
     WaitEnded = "wait ended",
@@ -202,7 +203,8 @@ impl Coverage {
                     WaitReason::Cause(Class::Quota) => self.note(Outcome::WaitQuota),
                     WaitReason::Cause(Class::Disk) => self.note(Outcome::WaitDisk),
                     WaitReason::Cause(Class::Oom) => self.note(Outcome::WaitOom),
-                    WaitReason::Cause(_) => {}
+                    WaitReason::Account => self.note(Outcome::WaitAccount),
+                    WaitReason::Cause(_) | WaitReason::Prompt => {}
                 }
             }
             What::WaitEnded { .. } => self.note(Outcome::WaitEnded),

@@ -27,6 +27,7 @@ pub(crate) struct Plant {
     pub(crate) policy: Arc<Policy>,
     pub(crate) after: Vec<Slot>,
     pub(crate) strategy: Option<Strategy>,
+    pub(crate) account: Option<Arc<str>>,
     pub(crate) generation: u64,
     pub(crate) declared: bool,
 }
@@ -103,6 +104,12 @@ impl Forest {
                 slot += 1;
             }
         }
+        if draw.chance(600) {
+            let account: Arc<str> = "shared".into();
+            for plant in &mut forest.plants {
+                plant.account = draw.chance(900).then(|| account.clone());
+            }
+        }
         forest
     }
 
@@ -148,6 +155,7 @@ impl Forest {
             policy: plant.policy.clone(),
             after: plant.after.iter().map(|slot| self.plants[*slot].name.clone()).collect(),
             strategy: plant.strategy,
+            account: plant.account.clone(),
             generation: plant.generation,
         });
         let groups = self.groves.iter().enumerate().filter(|(_, grove)| grove.declared);
@@ -267,6 +275,7 @@ fn plant(draw: &mut Draw, slot: Slot, linked: u64) -> Plant {
         policy: rules::policy(draw),
         after: afters(draw, slot, linked),
         strategy: draw.chance(150).then(|| draw.pick(&Strategy::ALL)),
+        account: None,
         generation: 0,
         declared: draw.chance(950),
     }

@@ -378,6 +378,7 @@ fn ends_many(input: &Input) -> bool {
         | Input::Exited { .. }
         | Input::BeatSeen { .. }
         | Input::ActivitySeen { .. }
+        | Input::PromptSeen { .. }
         | Input::ProbeFailed { .. }
         | Input::Overspent { .. }
         | Input::ShutdownWished { .. }

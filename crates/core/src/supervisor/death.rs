@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::Supervisor;
-use crate::agent::{Launch, Phase, Run, Why};
+use crate::agent::{Launch, Phase, Run, Trial, Why};
 use crate::class::Class;
 use crate::input::Goal;
 use crate::limit::Gauge;
@@ -21,6 +21,7 @@ impl Supervisor {
         }
         let life = &mut self.agents[id.index()].life;
         life.sequenced = false;
+        let failed_trial = life.phase.run().is_some_and(|run| run.trial == Trial::Open);
         match core::mem::replace(&mut life.phase, Phase::Idle) {
             Phase::Stopping { run, why, .. } => self.ended_by_us(id, &run, why, report),
             Phase::Starting(run) | Phase::Running(run) => {
@@ -35,6 +36,9 @@ impl Supervisor {
             | Phase::Done
             | Phase::Halted(_)
             | Phase::CrashedOut(_) => {}
+        }
+        if failed_trial {
+            self.try_next(id);
         }
     }
 

@@ -153,6 +153,7 @@ impl Supervisor {
         }
         agent.project = spec.project.clone();
         agent.strategy = spec.strategy;
+        agent.account.clone_from(&spec.account);
         agent.life.counters.fit(&agent.policy.limits, &spec.policy.limits);
         agent.policy = spec.policy.clone();
         let renewed = mem::replace(&mut agent.generation, spec.generation) != spec.generation;
@@ -177,6 +178,7 @@ impl Supervisor {
             after: Vec::new(),
             dependents: Vec::new(),
             strategy: spec.strategy,
+            account: spec.account.clone(),
             generation: spec.generation,
             place: None,
             declared,

@@ -201,7 +201,7 @@ impl Supervisor {
         };
         self.join_sequence(id);
         let until = if resume_at > self.now.mono { Until::Mono(resume_at) } else { Until::Told };
-        self.hold(id, until, then);
+        self.hold(id, WaitReason::Dependency, until, then);
     }
 
     /// The group stays down: its agents end in reverse order and are crashed out.

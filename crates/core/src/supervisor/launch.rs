@@ -9,7 +9,7 @@ use core::mem;
 use core::time::Duration;
 
 use super::Supervisor;
-use crate::agent::{Launch, Phase, Run, Why};
+use crate::agent::{Launch, Phase, Run, Trial, Why};
 use crate::class::Class;
 use crate::input::{Effect, Goal};
 use crate::name::{AgentId, RunId};
@@ -73,10 +73,14 @@ impl Supervisor {
             self.halt(id, Class::Broke);
             return;
         }
+        if let Some((reason, until)) = self.parked(id, then.cause) {
+            self.hold(id, reason, until, then);
+            return;
+        }
         let early = not_before > self.now.mono;
         if early || self.is_held_back(id) {
             let until = if early { Until::Mono(not_before) } else { Until::Told };
-            self.hold(id, until, then);
+            self.hold(id, WaitReason::Dependency, until, then);
             return;
         }
         if let Some(reason) = self.life(id).phase.held_for() {
@@ -86,20 +90,19 @@ impl Supervisor {
     }
 
     /// Holds the agent until it is its turn. Nothing is told where nothing changes.
-    pub(super) fn hold(&mut self, id: AgentId, until: Until, then: Launch) {
-        let reason = WaitReason::Dependency;
-        let held = Phase::Waiting { reason, until, then };
-        if self.life(id).phase == held {
+    pub(super) fn hold(&mut self, id: AgentId, reason: WaitReason, until: Until, then: Launch) {
+        if self.life(id).phase == (Phase::Waiting { reason, until, then }) {
             return;
         }
-        if let Some(WaitReason::Cause(class)) = self.life(id).phase.held_for() {
-            self.tell(id, What::WaitEnded { reason: WaitReason::Cause(class) });
+        if let Some(before) = self.life(id).phase.held_for().filter(|before| *before != reason) {
+            self.tell(id, What::WaitEnded { reason: before });
         }
         self.wait(id, reason, until, then);
     }
 
     fn spawn(&mut self, id: AgentId, then: Launch) {
         let now = self.now.mono;
+        let trial = if self.begins_trial(id) { Trial::Open } else { Trial::None };
         let agent = &mut self.agents[id.index()];
         let life = &mut agent.life;
         if life.generation != agent.generation {
@@ -115,7 +118,7 @@ impl Supervisor {
         let (run, restarts) = (life.last_run, life.counters.restarts);
         let Launch { cause, fresh } = then;
         self.tell(id, What::RunStarted { cause, fresh, restarts });
-        self.set_phase(id, Phase::Starting(Run::new(run, fresh, now)));
+        self.set_phase(id, Phase::Starting(Run { trial, ..Run::new(run, fresh, now) }));
         self.order(Effect::Spawn { agent: id, run, fresh });
     }
 

@@ -5,6 +5,7 @@
 //! the call. Everything that changes an agent goes through `set_phase`, so that its deadline, those
 //! who wait for it and its snapshot cannot be forgotten.
 
+mod account;
 mod death;
 mod declare;
 mod group;
@@ -154,6 +155,7 @@ impl Supervisor {
             Input::Exited { agent, run, report } => self.exited(agent, run, report),
             Input::BeatSeen { agent, run } => self.beat(agent, run),
             Input::ActivitySeen { agent, run } => self.active(agent, run),
+            Input::PromptSeen { agent, run, waiting } => self.prompted(agent, run, waiting),
             Input::ProbeFailed { agent, run } => self.end_run(agent, run, Why::Unresponsive),
             Input::Overspent { agent, run } => self.end_run(agent, run, Why::Overspent),
             Input::ShutdownWished { agent, run } => self.wished(agent, run),
@@ -293,10 +295,7 @@ impl Supervisor {
 
     /// Holds an agent, and says so.
     fn wait(&mut self, id: AgentId, reason: WaitReason, until: Until, then: Launch) {
-        let wait_ms = match until {
-            Until::Mono(due) | Until::Wall { due, .. } => Some(millis(due.since(self.now.mono))),
-            Until::Told => None,
-        };
+        let wait_ms = until.due().map(|due| millis(due.since(self.now.mono)));
         self.tell(id, What::WaitStarted { reason, wait_ms });
         self.set_phase(id, Phase::Waiting { reason, until, then });
     }
@@ -334,6 +333,7 @@ impl Supervisor {
         if let Some(run) = agent.life.phase.run_mut() {
             (run.beaten, run.silent_since, run.idle_since) = (true, now, now);
         }
+        self.prove(id);
         self.touch(id);
     }
 
@@ -344,6 +344,32 @@ impl Supervisor {
         if let Some(run) = self.agents[id.index()].life.phase.run_mut() {
             run.idle_since = self.now.mono;
         }
+        self.prove(id);
+        self.touch(id);
+    }
+
+    /// The run stands at a prompt that only a person can answer, or no longer does. As long as it
+    /// stands there, its silence means nothing.
+    fn prompted(&mut self, id: AgentId, run: RunId, waiting: bool) {
+        if !self.is_current(id, run) {
+            return;
+        }
+        let now = self.now.mono;
+        let Phase::Running(run) = &mut self.agents[id.index()].life.phase else { return };
+        if run.prompted.is_some() == waiting {
+            return;
+        }
+        run.prompted = waiting.then_some(now);
+        (run.silent_since, run.idle_since) = (now, now);
+        let reason = WaitReason::Prompt;
+        self.tell(
+            id,
+            if waiting {
+                What::WaitStarted { reason, wait_ms: None }
+            } else {
+                What::WaitEnded { reason }
+            },
+        );
         self.touch(id);
     }
 

@@ -10,7 +10,6 @@ use crate::class::Class;
 use crate::name::{AgentId, RunId};
 use crate::record::{Trip, WaitReason};
 use crate::time::Mono;
-use crate::verdict::Until;
 
 /// The state of an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -107,14 +106,13 @@ impl Supervisor {
         let (state, reason, next_at) = match &life.phase {
             Phase::Idle => (State::Idle, None, None),
             Phase::Waiting { reason, until, .. } => {
-                let next_at = match until {
-                    Until::Mono(due) | Until::Wall { due, .. } => Some(*due),
-                    Until::Told => None,
-                };
-                (State::Waiting, Some(Reason::Wait(*reason)), next_at)
+                (State::Waiting, Some(Reason::Wait(*reason)), until.due())
             }
             Phase::Backoff { until, .. } => (State::Backoff, None, Some(*until)),
             Phase::Starting(_) => (State::Starting, None, None),
+            Phase::Running(run) if run.prompted.is_some() => {
+                (State::Waiting, Some(Reason::Wait(WaitReason::Prompt)), None)
+            }
             Phase::Running(_) => (State::Running, None, None),
             Phase::Stopping { .. } => (State::Stopping, None, None),
             Phase::Stopped { failed } => (State::Stopped, failed.then_some(Reason::Failed), None),

@@ -130,10 +130,15 @@ impl Delays {
                     course.held = expected.due <= now && !expected.grouped;
                 }
             }
-            What::WaitStarted { reason: WaitReason::Cause(_), wait_ms } => {
+            What::WaitStarted { reason: WaitReason::Cause(class), wait_ms } => {
                 course.expected = None;
+                // It was told that its own wait is over, and waits with others.
+                if !by_clock {
+                    course.resets_at = None;
+                }
+                // Of another on its account it hears something else.
                 if let Some(stated) = hears
-                    && course.died_of.is_some()
+                    && course.died_of.take() == Some(*class)
                 {
                     course.resets_at = Some(stated.min(wall + LONGEST_WAIT));
                     let until = stated.since(wall).min(LONGEST_WAIT);
@@ -146,6 +151,10 @@ impl Delays {
                     })?;
                 }
             }
+            // Its turn on its account comes when others have shown that it works.
+            What::WaitStarted { reason: WaitReason::Account, .. } => course.expected = None,
+            // Nobody prompts here; and who does runs on.
+            What::WaitStarted { reason: WaitReason::Prompt, .. } => {}
             What::CrashedOut { .. }
             | What::Halted { .. }
             | What::StopRequested { .. }

@@ -18,6 +18,8 @@ struct Turn {
     queued: bool,
     /// Its next run has to be a fresh session.
     owed_fresh: bool,
+    /// Whether its turn on its account has just come.
+    tried: bool,
 }
 
 /// Whose turn it is.
@@ -73,6 +75,7 @@ impl Order {
                 if *cause == Cause::Operator {
                     self.turns[slot].cohort = None;
                 }
+                self.turns[slot].tried = false;
                 self.may_start_in_cohort(forest, view, slot)?;
             }
             What::GroupRestarted { .. } => {
@@ -87,7 +90,13 @@ impl Order {
                 turn.queued = ordered && !kill && (begins || turn.queued);
                 if *by == By::Group { self.join(forest, slot) } else { turn.cohort = None }
             }
-            What::WaitStarted { reason: WaitReason::Dependency, .. } => self.join(forest, slot),
+            // Its turn on its account has come, of which its group knows nothing.
+            What::WaitEnded { reason: WaitReason::Account } => self.turns[slot].tried = true,
+            What::WaitStarted { reason: WaitReason::Dependency, .. } => {
+                if !std::mem::replace(&mut self.turns[slot].tried, false) {
+                    self.join(forest, slot);
+                }
+            }
             What::RunDied { class, .. } => {
                 let turn = &mut self.turns[slot];
                 turn.queued = false;
