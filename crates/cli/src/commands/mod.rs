@@ -132,6 +132,11 @@ pub(crate) struct ConfigFile {
 }
 
 impl ConfigFile {
+    /// The one in this folder.
+    pub(crate) fn here() -> ConfigFile {
+        ConfigFile { file: PathBuf::from("defib.toml") }
+    }
+
     pub(crate) fn path(&self) -> &Path {
         &self.file
     }

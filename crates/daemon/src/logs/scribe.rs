@@ -211,6 +211,8 @@ impl Desk {
             log.start =
                 noted.map_or_else(|| writer_place(log.writer.as_ref()), |(_, place)| *place);
         }
+        // The run before it is over, and its last line has an end by now.
+        (self.tell)(ScribeEvent::Grew(agent.clone()));
     }
 
     /// A run's terminal can be looked at, with what it has written for an earlier daemon.
@@ -296,6 +298,7 @@ impl Desk {
                 }
             }
         }
+        (self.tell)(ScribeEvent::Grew(agent.clone()));
         self.terminals.close(&agent, run);
         let tail = self.tail(&agent);
         (self.tell)(ScribeEvent::Tail { agent, run, tail });
