@@ -265,7 +265,6 @@ impl Engine {
 
     fn hear_scribe(&mut self, event: ScribeEvent) {
         match event {
-            ScribeEvent::Grew(agent) => drop(self.handle.growth.send(agent)),
             ScribeEvent::Tail { agent, run, tail } => {
                 self.send(&Request::Acknowledge(RunKey { agent: agent.clone(), run }));
                 self.note_tail(agent, run, &tail);

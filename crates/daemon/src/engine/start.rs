@@ -26,7 +26,7 @@ use super::ask::Ask;
 use super::{Engine, EngineHandle};
 use crate::intents::IntentDesk;
 use crate::journal::Journal;
-use crate::logs::{Scribe, ScribeEvent};
+use crate::logs::Scribe;
 use crate::recipe::Project;
 use crate::terminal::Terminals;
 use crate::wire::{DaemonInfo, Mode, stamp};
@@ -148,13 +148,13 @@ impl Engine {
             history: history_for_all,
         };
         let teller = handle.clone();
-        let scribe = Scribe::start(home.clone(), terminals, move |event| match event {
-            // Growth concerns only those who follow: the engine is not woken for it.
-            ScribeEvent::Grew(agent) => drop(growth.send(agent)),
-            event @ (ScribeEvent::Tail { .. } | ScribeEvent::Lost { .. }) => {
-                teller.tell(Ask::Scribe(event));
-            }
-        })?;
+        let scribe = Scribe::start(
+            home.clone(),
+            terminals,
+            // Growth concerns only those who follow: the engine is not woken for it. There may be none.
+            move |agent| drop(growth.send(agent.clone())),
+            move |event| teller.tell(Ask::Scribe(event)),
+        )?;
         let seq = whole.as_ref().map_or(0, |whole| whole.0).max(highest_seq).max(last_unwritten);
         let info = DaemonInfo {
             pid: std::process::id(),

@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use defib_core::RunId;
-use rustix::pipe::{SpliceFlags, splice};
+use defib_host::output::{Moved, splice_to};
 
 use super::{INDEX, Place, index, segment_path, segments};
 
@@ -23,17 +23,6 @@ pub struct Rotation {
     pub max_size: u64,
     /// How many full segments are kept beside the open one.
     pub keep: u32,
-}
-
-/// What became of an attempt to move output to the log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Moved {
-    /// So many bytes; there may be more.
-    Some(u64),
-    /// There is nothing to move for now.
-    Nothing,
-    /// Nobody will write any more.
-    End,
 }
 
 /// The log of one agent, open for writing.
@@ -90,19 +79,12 @@ impl SegmentWriter {
     /// Moves what is in a pipe to the log, without a copy. What was moved is in the file, also if
     /// this process dies the moment after.
     pub(super) fn splice_from(&mut self, pipe: BorrowedFd<'_>) -> io::Result<Moved> {
-        let flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
-        // The kernel does not splice to a file that is open for appending, so the place is given.
-        let mut offset = self.size;
-        match splice(pipe, None, &self.file, Some(&mut offset), CHUNK, flags) {
-            Ok(0) => Ok(Moved::End),
-            Ok(bytes) => {
-                self.size += bytes as u64;
-                self.rotate_if_full()?;
-                Ok(Moved::Some(bytes as u64))
-            }
-            Err(rustix::io::Errno::AGAIN) => Ok(Moved::Nothing),
-            Err(error) => Err(error.into()),
+        let moved = splice_to(pipe, &self.file, self.size, CHUNK)?;
+        if let Moved::Bytes(bytes) = moved {
+            self.size += bytes as u64;
+            self.rotate_if_full()?;
         }
+        Ok(moved)
     }
 
     /// Appends bytes that were read from a terminal.
