@@ -90,6 +90,14 @@ fn the_trace_of_a_crash_is_stored_with_its_death() {
     assert!(trace.contains("crash.py"), "{trace}");
     let why = bench.defib(&["why", "a"]).good();
     assert!(why.out.contains("ValueError: the very reason"), "{}", why.out);
+    assert_eq!(bench.status("a")["last_death"]["trace"], trace.as_str());
+    bench.kill_daemon();
+    assert_eq!(bench.status("a")["last_death"]["trace"], trace.as_str(), "also by the next daemon");
+    std::fs::write(bench.project().join("crash.py"), "import sys\nsys.exit(3)\n").unwrap();
+    bench.defib(&["start", "a"]).good();
+    let after = bench
+        .await_status("a", |status| status["run"] == 2 && status["last_death"]["exit_code"] == 3);
+    assert!(after["last_death"]["trace"].is_null(), "it is not that of another run: {after}");
 }
 
 #[test]
