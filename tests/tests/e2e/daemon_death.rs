@@ -95,8 +95,9 @@ fn a_backoff_and_a_slow_start_are_gone_on_with_by_the_next_daemon() {
     }
     assert_eq!(before["last_death"]["class"], after["last_death"]["class"]);
     events.of_run("a", 2, "run-ready");
-    let counted = std::fs::read_to_string(&lives).unwrap();
-    assert_eq!(counted.lines().count(), 2);
+    // It is ready when it is spawned, and counts a moment later.
+    await_that("two lives", || std::fs::read_to_string(&lives).unwrap().lines().count() >= 2);
+    assert_eq!(std::fs::read_to_string(&lives).unwrap().lines().count(), 2);
 }
 
 #[test]
