@@ -58,6 +58,8 @@ pub enum Outcome {
     AtRest(State),
     /// Time was up, and the agent in this state.
     TimeUp(State),
+    /// The script was over, and the agent in this state.
+    ScriptOver(State),
     /// It was cut off after too many runs.
     CutOff,
 }
@@ -156,6 +158,9 @@ impl Stage {
             if sight.run.is_some_and(|run| run.0 > MOST_RUNS) {
                 return Outcome::CutOff;
             }
+            if self.alive.is_some_and(|alive| !self.rehearsal.script.covers(alive.run.0)) {
+                return Outcome::ScriptOver(sight.state);
+            }
             let deed = self.alive.and_then(|alive| alive.next);
             let due = self.supervisor.next_deadline();
             let next = deed.map(|(at, _)| at).into_iter().chain(due).min();
@@ -218,6 +223,10 @@ impl Stage {
                 let resets_at = reset.map(|reset| self.clock().wall + reset);
                 ExitReport { status, finding: Some(Finding { class, evidence: None, resets_at }) }
             }
+            End::Recorded { status, class } => {
+                let found = |class| Finding { class, evidence: None, resets_at: None };
+                ExitReport { status, finding: class.map(found) }
+            }
         }
     }
 
@@ -262,8 +271,9 @@ impl Stage {
         if run.0 > MOST_RUNS {
             return;
         }
-        if self.rehearsal.script.step(run.0).end == End::SpawnError {
-            self.end(run, End::SpawnError);
+        let end = self.rehearsal.script.step(run.0).end;
+        if end.is_stillborn() && self.rehearsal.script.covers(run.0) {
+            self.end(run, end);
             return;
         }
         let agent = self.agent;

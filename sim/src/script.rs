@@ -1,18 +1,21 @@
 //! Scripts: what the runs of a rehearsed agent do, in one line of text.
 //!
 //! Steps are separated by `;`, each `[run DURATION] (exit N | signal NAME | hang | spawn-error |
-//! class CLASS [reset DURATION])`. The last step repeats. Any text gives a script or one error with
+//! class CLASS [reset DURATION])`. The last step repeats, unless the script is the history of a real
+//! agent, of which nobody knows how it goes on. Any text gives a script or one error with
 //! its place; none makes the parser panic.
 
 use std::fmt;
 use std::time::Duration;
 
+use defib_core::run::Status;
 use defib_core::{Class, Signal, span};
 
 /// What the runs of an agent do, in turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Script {
     steps: Vec<Step>,
+    is_endless: bool,
 }
 
 /// What one run does.
@@ -42,6 +45,30 @@ pub enum End {
         /// When it goes away, from the end of the run on, where that is known.
         reset: Option<Duration>,
     },
+    /// It ends as a real run did.
+    Recorded {
+        /// How that ended.
+        status: Status,
+        /// What it died of, where that does not follow from how it ended.
+        class: Option<Class>,
+    },
+}
+
+impl End {
+    /// Whether the run never comes to life.
+    pub fn is_stillborn(self) -> bool {
+        match self {
+            End::SpawnError | End::Recorded { status: Status::NotSpawned { .. }, .. } => true,
+            End::Exit(_)
+            | End::Signal(_)
+            | End::Hang
+            | End::Class { .. }
+            | End::Recorded {
+                status: Status::Exited(_) | Status::Signaled(_) | Status::Unseen,
+                ..
+            } => false,
+        }
+    }
 }
 
 /// What is wrong with a script.
@@ -68,7 +95,17 @@ impl Script {
             }
             at += part.len() + 1;
         }
-        Ok(Script { steps })
+        Ok(Script { steps, is_endless: true })
+    }
+
+    /// A script of these steps and no more; nothing without a step.
+    pub fn of(steps: Vec<Step>) -> Option<Script> {
+        (!steps.is_empty()).then_some(Script { steps, is_endless: false })
+    }
+
+    /// Whether it says what the run with this number does.
+    pub fn covers(&self, run: u64) -> bool {
+        self.is_endless || usize::try_from(run).is_ok_and(|run| run <= self.steps.len())
     }
 
     /// What the run with this number does, counted from 1. The last step repeats.

@@ -13,6 +13,7 @@
 
 mod binary;
 mod follow;
+mod lines;
 pub mod proc;
 mod ran;
 mod sitting;
@@ -27,6 +28,7 @@ use tempfile::TempDir;
 
 pub use binary::defib_path;
 pub use follow::{Events, field, is};
+pub use lines::Lines;
 pub use ran::Ran;
 pub use sitting::Sitting;
 
@@ -130,6 +132,11 @@ impl Bench {
     /// Runs the command to its end.
     pub fn defib(&self, arguments: &[&str]) -> Ran {
         Ran::to_end(self.command(arguments))
+    }
+
+    /// Starts the command and looks at its lines as they come.
+    pub fn lines(&self, arguments: &[&str]) -> Lines {
+        Lines::of(self.command(arguments))
     }
 
     /// Runs a command that may meet a daemon that has just been killed, until it gets an answer.

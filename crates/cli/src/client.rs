@@ -64,6 +64,23 @@ impl Client {
         false
     }
 
+    /// Waits for the next daemon for as long as there is a keeper that will start one: for those who
+    /// follow. Says whether there is one.
+    pub(crate) fn has_successor(&self) -> bool {
+        while !self.is_up() {
+            if !self.is_locked() {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        true
+    }
+
+    /// Says to one who follows that there is nobody left to follow.
+    pub(crate) fn say_ended(&self) {
+        anstream::eprintln!("the daemon in {} has ended", self.home.path().display());
+    }
+
     pub(crate) fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
         self.call(Method::DELETE, path, Bytes::new())
     }
@@ -102,20 +119,40 @@ impl Client {
     pub(crate) fn stream(
         &self,
         path: &str,
+        take: impl FnMut(&[u8]) -> Result<bool, Failure>,
+    ) -> Result<Ended, Failure> {
+        self.pieces(Method::GET, path, Bytes::new(), take)
+    }
+
+    /// Asks for something that comes piece by piece.
+    pub(crate) fn post_stream(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+        take: impl FnMut(&[u8]) -> Result<bool, Failure>,
+    ) -> Result<Ended, Failure> {
+        let body = serde_json::to_vec(body).map_err(|error| Failure::new(Code::Failed, error))?;
+        self.pieces(Method::POST, path, body.into(), take)
+    }
+
+    fn pieces(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
         mut take: impl FnMut(&[u8]) -> Result<bool, Failure>,
-    ) -> Result<(), Failure> {
+    ) -> Result<Ended, Failure> {
         self.runtime.block_on(async {
-            let mut response =
-                self.good(send(&self.home, Method::GET, path, Bytes::new()).await).await?;
+            let mut response = self.good(send(&self.home, method, path, body).await).await?;
             while let Some(frame) = response.frame().await {
-                let Ok(frame) = frame else { return Ok(()) };
+                let Ok(frame) = frame else { return Ok(Ended::Lost) };
                 if let Some(bytes) = frame.data_ref()
                     && !take(bytes)?
                 {
-                    return Ok(());
+                    return Ok(Ended::Enough);
                 }
             }
-            Ok(())
+            Ok(Ended::Complete)
         })
     }
 
@@ -262,6 +299,17 @@ impl Client {
                 Failure::new(Code::Failed, format!("cannot start the daemon: {error}"))
             })
     }
+}
+
+/// How a stream ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// The daemon has said everything.
+    Complete,
+    /// The daemon went away in the middle.
+    Lost,
+    /// No more was wanted.
+    Enough,
 }
 
 /// What keeper and daemon get of the caller's environment.

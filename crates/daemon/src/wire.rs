@@ -11,6 +11,8 @@ use defib_core::time::Seconds;
 use defib_core::{Class, Kind, Name, RunId, Signal, State, Wall};
 use serde::{Deserialize, Serialize};
 
+use crate::logs::Place;
+
 /// One agent, as `status --json` shows it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AgentStatus {
@@ -178,6 +180,19 @@ pub struct ActionOptions {
     /// Do not wait until it is so.
     #[serde(default)]
     pub no_wait: bool,
+}
+
+/// Which logs are wanted, and from where on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LogRequest {
+    /// Whose, and after which place; without one, the last lines.
+    pub agents: Vec<(Name, Option<Place>)>,
+    /// The last so many lines of each.
+    pub lines: usize,
+    /// Of this run only.
+    pub run: Option<RunId>,
+    /// And on, as they are written.
+    pub follow: bool,
 }
 
 /// What `version --json` says of the daemon.

@@ -197,7 +197,7 @@ impl Reader {
         let Some(id) = self.id(agent, run)? else { return Ok(None) };
         let sql = "SELECT trace FROM runs WHERE id = ?1";
         let found: Option<Option<String>> =
-            self.connection.query_row(sql, [id], |row| row.get(0)).optional()?;
+            self.connection.prepare_cached(sql)?.query_row([id], |row| row.get(0)).optional()?;
         Ok(found.flatten())
     }
 

@@ -22,12 +22,15 @@ pub enum Moved {
     End,
 }
 
-/// Moves at most `most` bytes from a pipe to the end of a file, without copying them through this
-/// process. The file must be positioned, not opened for appending.
-pub fn splice_to(pipe: impl AsFd, file: impl AsFd, most: usize) -> Result<Moved, Errno> {
+/// Moves at most `most` bytes from a pipe to a place in a file, without copying them through this
+/// process. The kernel refuses a file that is open for appending, so the place is given.
+pub fn splice_to(pipe: impl AsFd, file: impl AsFd, at: u64, most: usize) -> Result<Moved, Errno> {
     let flags = SpliceFlags::NONBLOCK | SpliceFlags::MOVE;
     loop {
-        match rustix::pipe::splice(pipe.as_fd(), None, file.as_fd(), None, most, flags) {
+        let mut place = at;
+        let moved =
+            rustix::pipe::splice(pipe.as_fd(), None, file.as_fd(), Some(&mut place), most, flags);
+        match moved {
             Ok(0) => return Ok(Moved::End),
             Ok(bytes) => return Ok(Moved::Bytes(bytes)),
             Err(Errno::AGAIN) => return Ok(Moved::WouldBlock),

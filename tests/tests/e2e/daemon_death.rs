@@ -1,8 +1,5 @@
 //! The daemon may die at any moment: no agent, no death, no line goes with it.
 
-use std::io::{BufRead, BufReader};
-use std::process::Stdio;
-
 use defib_e2e::{await_that, field, is, proc, whole_lines};
 use serde_json::Value;
 
@@ -98,8 +95,9 @@ fn a_backoff_and_a_slow_start_are_gone_on_with_by_the_next_daemon() {
     }
     assert_eq!(before["last_death"]["class"], after["last_death"]["class"]);
     events.of_run("a", 2, "run-ready");
-    let counted = std::fs::read_to_string(&lives).unwrap();
-    assert_eq!(counted.lines().count(), 2);
+    // It is ready when it is spawned, and counts a moment later.
+    await_that("two lives", || std::fs::read_to_string(&lives).unwrap().lines().count() >= 2);
+    assert_eq!(std::fs::read_to_string(&lives).unwrap().lines().count(), 2);
 }
 
 #[test]
@@ -130,27 +128,83 @@ fn upgrade_swaps_the_daemon_and_agents_run_on() {
 }
 
 #[test]
-fn whoever_follows_events_goes_on_under_the_next_daemon() {
+fn whoever_follows_goes_on_following_under_the_next_daemon() {
     let bench = bench();
-    bench.up(&[bench.agent("a", "forever", "")]);
-    let mut command = bench.command(&["events", "-f", "--json"]);
-    let mut follower = command.stdout(Stdio::piped()).spawn().unwrap();
-    let mut told = BufReader::new(follower.stdout.take().unwrap()).lines().map(Result::unwrap);
-    let mut seen = Vec::new();
-    let mut sees = |kind: &str| {
-        let found =
-            told.by_ref().inspect(|line| seen.push(line.clone())).any(|line| line.contains(kind));
-        assert!(found, "{kind}: {seen:#?}");
-    };
-    sees("run-ready");
+    let (first, second) = (bench.file("first"), bench.file("second"));
+    let script = format!("await {first} print one raw t await {second} print wo forever");
+    bench.up(&[bench.agent("a", &script, "")]);
+    let logs = bench.lines(&["logs", "-f", "a"]);
+    let events = bench.lines(&["events", "-f", "--json"]);
+    std::fs::write(first, "").unwrap();
+    assert_eq!(logs.next(), "one");
+    let mut told = events.until(|line| line.contains("run-ready"));
     bench.kill_daemon();
+    std::fs::write(second, "").unwrap();
+    assert_eq!(logs.next(), "two", "nothing missing, nothing twice");
+    bench.defib(&["upgrade"]).good();
     proc::kill(bench.pid("a"), "KILL");
-    sees("run-died");
+    assert_eq!(logs.next(), "one");
+    assert_eq!(logs.next(), "two");
+    told.extend(events.until(|line| line.contains("run-died")));
     let numbers: Vec<u64> =
-        seen.iter().map(|line| field(&serde_json::from_str(line).unwrap(), "seq")).collect();
-    assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]), "none twice: {numbers:?}");
-    follower.kill().unwrap();
-    follower.wait().unwrap();
+        told.iter().map(|line| field(&serde_json::from_str(line).unwrap(), "seq")).collect();
+    let all: Vec<u64> = (numbers[0]..=*numbers.last().unwrap()).collect();
+    assert_eq!(numbers, all, "none missing, none twice");
+}
+
+#[test]
+fn whoever_follows_a_flood_of_several_misses_no_line_though_daemons_are_killed() {
+    let bench = bench();
+    let enough = bench.file("enough");
+    let writer = |name: &str| bench.agent(name, &format!("lines-until {enough} forever"), LOG);
+    bench.up(&[writer("a"), writer("bcd")]);
+    let follower = bench.lines(&["logs", "-f", "-n", "100000000"]);
+    let mut lines = follower.take(1000);
+    for round in 0..6 {
+        if round % 3 == 2 {
+            bench.defib(&["upgrade"]).good();
+        } else {
+            bench.kill_daemon();
+        }
+        lines += &follower.take(1000);
+    }
+    std::fs::write(enough, "").unwrap();
+    let ended = std::cell::Cell::new(0);
+    lines += &(follower
+        .until(|line| {
+            ended.set(ended.get() + u32::from(line.contains("| END ")));
+            ended.get() == 2
+        })
+        .join("\n")
+        + "\n");
+    for name in ["a   | ", "bcd | "] {
+        let own: String = lines
+            .lines()
+            .filter_map(|line| Some(line.strip_prefix(name)?.to_owned() + "\n"))
+            .collect();
+        let (own, end) = own.split_once("END ").expect("its end");
+        assert_eq!(whole_lines(own).to_string(), end.trim(), "{name}");
+    }
+}
+
+#[test]
+fn whoever_follows_is_told_when_there_is_nobody_left_to_follow() {
+    let bench = bench();
+    bench.up(&[bench.agent("a", "print one forever", "")]);
+    bench.await_log("a", |log| log == "one\n");
+    let logs = bench.lines(&["logs", "-f", "a"]);
+    let events = bench.lines(&["events", "-f", "--json"]);
+    assert_eq!(logs.next(), "one");
+    events.until(|line| line.contains("run-ready"));
+    bench.defib(&["down", "--all"]).good();
+    for follower in [logs, events] {
+        let (code, _, complaint) = follower.end();
+        assert_eq!(code, Some(0), "{complaint}");
+        assert!(
+            complaint.contains("the daemon in") && complaint.contains("has ended"),
+            "{complaint}"
+        );
+    }
 }
 
 #[test]

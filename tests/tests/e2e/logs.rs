@@ -1,6 +1,6 @@
 //! What agents write: whole lines, in order, across rotation, runs and readers.
 
-use defib_e2e::{await_that, proc};
+use defib_e2e::{await_that, proc, whole_lines};
 
 use crate::bench;
 
@@ -90,4 +90,126 @@ fn the_trace_of_a_crash_is_stored_with_its_death() {
     assert!(trace.contains("crash.py"), "{trace}");
     let why = bench.defib(&["why", "a"]).good();
     assert!(why.out.contains("ValueError: the very reason"), "{}", why.out);
+    assert_eq!(bench.status("a")["last_death"]["trace"], trace.as_str());
+    bench.kill_daemon();
+    assert_eq!(bench.status("a")["last_death"]["trace"], trace.as_str(), "also by the next daemon");
+    std::fs::write(bench.project().join("crash.py"), "import sys\nsys.exit(3)\n").unwrap();
+    bench.defib(&["start", "a"]).good();
+    let after = bench
+        .await_status("a", |status| status["run"] == 2 && status["last_death"]["exit_code"] == 3);
+    assert!(after["last_death"]["trace"].is_null(), "it is not that of another run: {after}");
+}
+
+#[test]
+fn follow_goes_on_across_rotation_and_respawn_with_nothing_missing_or_twice() {
+    let bench = bench();
+    let go = bench.file("go");
+    let settings = "limits = []\nlog = { max_size = \"64K\", keep = 10000 }";
+    bench.up(&[bench.agent("a", &format!("await {go} lines 5000 exit 1"), settings)]);
+    let follower = bench.lines(&["logs", "-f", "-n", "1000000", "a"]);
+    std::fs::write(go, "").unwrap();
+    for _run in 0..6 {
+        assert_eq!(whole_lines(&follower.take(5000)), 5000);
+    }
+    assert!(bench.segments("a").len() > 3, "it did rotate");
+}
+
+#[test]
+fn whoever_follows_sees_a_line_as_far_as_it_was_written() {
+    let bench = bench();
+    let go = bench.file("go");
+    bench.up(&[bench.agent("a", &format!("raw is-it- await {go} print so? forever"), "")]);
+    bench.await_log("a", |log| log == "is-it-");
+    let mut command = bench.command(&["logs", "-f", "a"]);
+    let mut follower = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut output = follower.stdout.take().unwrap();
+    let mut bytes = [0; 6];
+    std::io::Read::read_exact(&mut output, &mut bytes).unwrap();
+    assert_eq!(&bytes, b"is-it-");
+    std::fs::write(go, "").unwrap();
+    let mut bytes = [0; 4];
+    std::io::Read::read_exact(&mut output, &mut bytes).unwrap();
+    assert_eq!(&bytes, b"so?\n");
+    follower.kill().unwrap();
+    follower.wait().unwrap();
+}
+
+#[test]
+fn whoever_follows_a_run_is_done_when_the_next_one_begins() {
+    let bench = bench();
+    let script = "env DEFIB_RUN raw unfinished forever";
+    bench.up(&[bench.agent("a", script, "")]);
+    bench.await_log("a", |log| log.contains("unfinished"));
+    let follower = bench.lines(&["logs", "-f", "--run", "1", "a"]);
+    assert_eq!(follower.next(), "DEFIB_RUN=1");
+    proc::kill(bench.pid("a"), "KILL");
+    let (code, rest, complaint) = follower.end();
+    assert_eq!((code, rest), (Some(0), vec!["unfinished".to_owned()]), "{complaint}");
+}
+
+#[test]
+fn the_logs_of_several_come_with_names_in_front() {
+    let bench = bench();
+    bench.up(&[
+        bench.agent("news", "env DEFIB_RUN print two fail-until 2 n forever", ""),
+        bench.agent("x", "print one raw rest forever", ""),
+        bench.agent("other", "print other forever", ""),
+        "[group.both]\nmembers = [\"news\", \"x\"]\n".to_owned(),
+    ]);
+    bench.await_log("news", |log| log.matches("two").count() == 2);
+    bench.await_log("x", |log| log.ends_with("rest"));
+    bench.await_log("other", |log| log == "other\n");
+    let logs = |arguments: &[&str]| bench.defib(&[&["logs"], arguments].concat()).good().out;
+    let news = "news | DEFIB_RUN=1\nnews | two\nnews | DEFIB_RUN=2\nnews | two\n";
+    let x = "x    | one\nx    | rest\n";
+    assert_eq!(logs(&["news", "x"]), format!("{news}{x}"));
+    assert_eq!(logs(&["x", "news"]), format!("{x}{news}"), "in the order of the names");
+    assert_eq!(logs(&["both"]), format!("{news}{x}"), "a group's name means its members");
+    assert_eq!(logs(&["both", "x", "news"]), format!("{news}{x}"), "each once");
+    assert_eq!(logs(&["-n", "1", "both"]), "news | two\nx    | rest\n");
+    assert_eq!(logs(&["--run", "2", "both"]), "news | DEFIB_RUN=2\nnews | two\n");
+    let all = logs(&["-n", "1"]);
+    assert_eq!(all, "news  | two\nx     | rest\nother | other\n", "none means all of the project");
+    bench.defib(&["logs", "--run", "7", "both"]).bad(5);
+    bench.defib(&["logs", "x", "nobody"]).bad(5);
+    let mut elsewhere = bench.command(&["logs"]);
+    elsewhere.current_dir("/");
+    defib_e2e::Ran::to_end(elsewhere).bad(2);
+}
+
+#[test]
+fn the_lines_of_several_that_are_followed_come_as_they_are_written() {
+    let bench = bench();
+    let step = |number: u32| bench.file(&format!("step{number}"));
+    let go = |number: u32| std::fs::write(step(number), "").unwrap();
+    let a = format!("raw a- await {} print 1 await {} print 3 forever", step(1), step(3));
+    let b = format!("await {} print 2 await {} print 4 forever", step(2), step(4));
+    bench.up(&[bench.agent("a", &a, ""), bench.agent("bb", &b, "")]);
+    bench.await_log("a", |log| log == "a-");
+    let follower = bench.lines(&["logs", "-f"]);
+    for (number, line) in ["a  | a-1", "bb | 2", "a  | 3", "bb | 4"].iter().enumerate() {
+        go(u32::try_from(number).unwrap() + 1);
+        assert_eq!(follower.next(), *line);
+    }
+}
+
+#[test]
+fn names_are_coloured_on_a_terminal_only() {
+    let bench = bench();
+    bench.up(&[
+        bench.agent("a", "print one forever", ""),
+        bench.agent("b", "print two forever", ""),
+    ]);
+    bench.await_log("a", |log| !log.is_empty());
+    bench.await_log("b", |log| !log.is_empty());
+    let told = |force: bool| {
+        let mut command = bench.command(&["logs", "a", "b"]);
+        command.env_remove("NO_COLOR").env("TERM", "xterm");
+        if force {
+            command.env("CLICOLOR_FORCE", "1");
+        }
+        defib_e2e::Ran::to_end(command).good().out
+    };
+    assert_eq!(told(false), "a | one\nb | two\n");
+    assert!(told(true).starts_with("\u{1b}[36ma |\u{1b}[0m one\n"), "{:?}", told(true));
 }

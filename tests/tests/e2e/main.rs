@@ -13,6 +13,7 @@ mod logs;
 mod many;
 mod reload;
 mod respawn;
+mod simulate;
 mod stopping;
 mod storm;
 mod terminal;

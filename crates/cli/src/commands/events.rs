@@ -9,7 +9,8 @@ use serde_json::Value;
 
 use super::status::ago;
 use super::{Context, segment};
-use crate::failure::Failure;
+use crate::client::Ended;
+use crate::failure::{Code, Failure};
 use crate::output;
 use crate::table::{Cell, table};
 
@@ -36,7 +37,7 @@ impl Events {
         let client = context.client()?;
         if !self.follow {
             let events: Vec<Value> = client.get(&format!("/api/v1/events?last={}", self.last))?;
-            return events.iter().try_for_each(|event| self.show(event));
+            return events.iter().try_for_each(|event| self.show(event).map(drop));
         }
         let mut after = None;
         loop {
@@ -45,7 +46,7 @@ impl Events {
                 None => format!("last={}", self.last),
             };
             let mut buffer = Vec::new();
-            client.stream(&format!("/api/v1/events?{from}&follow=true"), |bytes| {
+            let streamed = client.stream(&format!("/api/v1/events?{from}&follow=true"), |bytes| {
                 buffer.extend_from_slice(bytes);
                 while let Some(end) = buffer.iter().position(|byte| *byte == b'\n') {
                     let line: Vec<u8> = buffer.drain(..=end).collect();
@@ -54,21 +55,33 @@ impl Events {
                         data.and_then(|data| serde_json::from_slice::<Value>(data).ok())
                     {
                         after = event["seq"].as_u64().or(after);
-                        self.show(&event)?;
+                        if !self.show(&event)? {
+                            return Ok(false);
+                        }
                     }
                 }
                 Ok(true)
-            })?;
-            // The daemon was replaced, or has ended.
-            if !client.comes_back() {
+            });
+            match streamed {
+                // It was replaced, or has ended, or we were too slow for it.
+                Ok(Ended::Lost | Ended::Complete) => {}
+                Ok(Ended::Enough) => return Ok(()),
+                Err(failure) if failure.is_lost() => {}
+                // It ended after it was seen to be there.
+                Err(failure) if after.is_some() && failure.is(Code::NoDaemon) => {}
+                Err(failure) => return Err(failure),
+            }
+            if !client.has_successor() {
+                client.say_ended();
                 return Ok(());
             }
         }
     }
 
-    fn show(&self, event: &Value) -> Result<(), Failure> {
+    /// Says whether the reader wants more.
+    fn show(&self, event: &Value) -> Result<bool, Failure> {
         if self.json {
-            return output::print(&format!("{event}\n"));
+            return output::raw(format!("{event}\n").as_bytes());
         }
         let word = |key: &str| event[key].as_str().unwrap_or_default().to_owned();
         let rest: Vec<String> = event
@@ -82,7 +95,8 @@ impl Events {
             .collect();
         let run = event["run"].as_u64().map(|run| format!("#{run}")).unwrap_or_default();
         let (at, agent, kind) = (word("at"), word("agent"), word("type"));
-        output::print(&format!("{at}  {agent:16} {run:>5}  {kind:18} {}\n", rest.join(" ")))
+        let line = format!("{at}  {agent:16} {run:>5}  {kind:18} {}\n", rest.join(" "));
+        output::raw(line.as_bytes())
     }
 }
 

@@ -1,24 +1,37 @@
 //! `defib logs`.
 
-use super::{Context, segment};
-use crate::failure::Failure;
+use std::collections::BTreeMap;
+
+use anstream::ColorChoice;
+use anstyle::{AnsiColor, Style};
+use defib_core::{Name, RunId};
+use defib_daemon::logs::{Frame, Frames, Place};
+use defib_daemon::wire::{AgentStatus, LogRequest};
+
+use super::{ConfigFile, Context, segment};
+use crate::client::{Client, Ended};
+use crate::failure::{Code, Failure};
 use crate::output;
 
 /// Print what agents wrote
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
+What several agents wrote comes with their names in front: each agent's part as a whole, and with -f
+from then on line by line as it is written. With --run, -f ends when the next run begins.
+
 Examples:
   defib logs reviewer
-  defib logs -f -n 20 reviewer
+  defib logs -f -n 20 reviewer writer
+  defib logs -f
   defib logs --run 3 reviewer")]
 pub(crate) struct Logs {
-    /// The agent
+    /// Agents or groups; none means all agents of the project in this folder
     #[arg(value_name = "NAME")]
-    name: String,
-    /// Go on as it writes
+    names: Vec<String>,
+    /// Go on as they write
     #[arg(short, long)]
     follow: bool,
-    /// The last so many lines
+    /// The last so many lines of each
     #[arg(short = 'n', long, value_name = "N", default_value_t = 100)]
     lines: usize,
     /// Of this run only
@@ -28,15 +41,162 @@ pub(crate) struct Logs {
 
 impl Logs {
     pub(crate) fn run(&self, context: &Context) -> Result<(), Failure> {
-        let mut path = format!(
-            "/api/v1/agents/{}/logs?lines={}&follow={}",
-            segment(&self.name)?,
-            self.lines,
-            self.follow
-        );
-        if let Some(run) = self.run {
-            path.push_str(&format!("&run={run}"));
+        let client = context.client()?;
+        let agents = self.agents(&client)?;
+        let mut paper = Paper::new(&agents, self.follow);
+        let mut request = LogRequest {
+            agents: agents.into_iter().map(|name| (name, None)).collect(),
+            lines: self.lines,
+            run: self.run.map(RunId),
+            follow: self.follow,
+        };
+        let mut was_there = false;
+        loop {
+            // A frame that was cut off with its daemon comes again as a whole.
+            let mut frames = Frames::default();
+            let mut ends: BTreeMap<Name, Place> = BTreeMap::new();
+            let streamed = client.post_stream("/api/v1/logs", &request, |bytes| {
+                was_there = true;
+                frames.push(bytes);
+                let nonsense = |_| Failure::new(Code::Failed, "the daemon's answer makes no sense");
+                while let Some(frame) = frames.take().map_err(nonsense)? {
+                    let (agent, end) = (frame.agent.clone(), frame.end);
+                    if !paper.take(frame)? {
+                        return Ok(false);
+                    }
+                    ends.insert(agent, end);
+                }
+                Ok(true)
+            });
+            match streamed {
+                Ok(Ended::Complete) => return paper.end_lines(),
+                Ok(Ended::Enough) => return Ok(()),
+                Ok(Ended::Lost) => {}
+                Err(failure) if failure.is_lost() => {}
+                // It ended after it was seen to be there.
+                Err(failure) if was_there && failure.is(Code::NoDaemon) => {}
+                Err(failure) => return Err(failure),
+            }
+            for (name, after) in &mut request.agents {
+                *after = ends.remove(name).or(*after);
+            }
+            if !client.has_successor() {
+                paper.end_lines()?;
+                client.say_ended();
+                return Ok(());
+            }
         }
-        context.client()?.stream(&path, output::raw)
+    }
+
+    /// The agents that are meant, in the order in which they were named.
+    fn agents(&self, client: &Client) -> Result<Vec<Name>, Failure> {
+        if self.names.is_empty() {
+            return project_agents(client);
+        }
+        let mut agents: Vec<Name> = Vec::new();
+        for name in &self.names {
+            let found: Vec<AgentStatus> =
+                client.get(&format!("/api/v1/agents/{}", segment(name)?))?;
+            for agent in found {
+                if !agents.contains(&agent.name) {
+                    agents.push(agent.name);
+                }
+            }
+        }
+        if agents.is_empty() {
+            return Err(Failure::new(Code::NoAgent, "the group has no members")
+                .hint("`defib status` lists the agents"));
+        }
+        Ok(agents)
+    }
+}
+
+/// The agents of the project whose file is in this folder.
+fn project_agents(client: &Client) -> Result<Vec<Name>, Failure> {
+    let file = ConfigFile::here();
+    if !file.path().exists() {
+        let message = format!("which agent? there is no {} here", file.path().display());
+        return Err(Failure::new(Code::Usage, message)
+            .hint("name agents; `defib status` lists them, whatever their project"));
+    }
+    let project = file.config()?.project;
+    let all: Vec<AgentStatus> = client.get("/api/v1/agents")?;
+    let ours = all.into_iter().filter(|agent| agent.project == project);
+    let agents: Vec<Name> = ours.map(|agent| agent.name).collect();
+    if agents.is_empty() {
+        return Err(Failure::new(Code::NoAgent, format!("project {project} is not up"))
+            .hint("`defib up` brings it up"));
+    }
+    Ok(agents)
+}
+
+/// Where logs are written to: as they are where there is one, with names in front where there are
+/// several.
+struct Paper {
+    /// What comes in front of an agent's lines, and what has come of a line whose end has not.
+    columns: BTreeMap<Name, (Vec<u8>, Vec<u8>)>,
+    follow: bool,
+    last: Option<Name>,
+}
+
+impl Paper {
+    fn new(agents: &[Name], follow: bool) -> Paper {
+        let colours = [
+            AnsiColor::Cyan,
+            AnsiColor::Yellow,
+            AnsiColor::Green,
+            AnsiColor::Magenta,
+            AnsiColor::Blue,
+        ];
+        let is_coloured = anstream::AutoStream::choice(&std::io::stdout()) != ColorChoice::Never;
+        let width = agents.iter().map(|name| name.as_str().chars().count()).max().unwrap_or(0);
+        let front = |(at, name): (usize, &Name)| {
+            let style = match colours[at % colours.len()] {
+                colour if is_coloured => Style::new().fg_color(Some(colour.into())),
+                _ => Style::new(),
+            };
+            let text = match agents.len() {
+                1 => String::new(),
+                _ => format!("{style}{:width$} |{style:#} ", name.as_str()),
+            };
+            (name.clone(), (text.into_bytes(), Vec::new()))
+        };
+        Paper { columns: agents.iter().enumerate().map(front).collect(), follow, last: None }
+    }
+
+    /// Writes a piece, as far as its lines have ended. Says whether more is wanted.
+    fn take(&mut self, frame: Frame) -> Result<bool, Failure> {
+        if self.columns.len() == 1 {
+            return output::raw(&frame.bytes);
+        }
+        let is_other = self.last.as_ref().is_some_and(|last| *last != frame.agent);
+        // Without following, each agent's part comes as a whole, and is over when the next begins.
+        if is_other && !self.follow {
+            self.end_lines()?;
+        }
+        let Some((front, unfinished)) = self.columns.get_mut(&frame.agent) else { return Ok(true) };
+        self.last = Some(frame.agent);
+        let mut text = Vec::with_capacity(frame.bytes.len() * 2);
+        for line in frame.bytes.split_inclusive(|byte| *byte == b'\n') {
+            if line.ends_with(b"\n") {
+                text.extend_from_slice(front);
+                text.append(unfinished);
+                text.extend_from_slice(line);
+            } else {
+                unfinished.extend_from_slice(line);
+            }
+        }
+        output::raw(&text)
+    }
+
+    /// Ends every line that was begun.
+    fn end_lines(&mut self) -> Result<(), Failure> {
+        for (front, unfinished) in self.columns.values_mut() {
+            if !unfinished.is_empty() {
+                output::raw(&[front, unfinished, b"\n".as_slice()].concat())?;
+                unfinished.clear();
+            }
+        }
+        Ok(())
     }
 }

@@ -9,6 +9,7 @@ mod events;
 mod internal;
 mod logs;
 mod plan;
+mod replay;
 mod run;
 mod schema;
 mod signal;
@@ -99,7 +100,7 @@ impl Command {
             Command::Check(check) => check.run(),
             Command::Plan(plan) => plan.run(context),
             Command::Reload(reload) => reload.run(context),
-            Command::Simulate(simulate) => simulate.run(),
+            Command::Simulate(simulate) => simulate.run(context),
             Command::Upgrade(upgrade) => upgrade.run(context),
             Command::Schema(schema) => schema.run(),
             Command::Version(version) => version.run(context),
@@ -132,6 +133,11 @@ pub(crate) struct ConfigFile {
 }
 
 impl ConfigFile {
+    /// The one in this folder.
+    pub(crate) fn here() -> ConfigFile {
+        ConfigFile { file: PathBuf::from("defib.toml") }
+    }
+
     pub(crate) fn path(&self) -> &Path {
         &self.file
     }

@@ -1,6 +1,5 @@
 //! `defib simulate`.
 
-use std::fmt::Write as _;
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
@@ -8,10 +7,14 @@ use defib_core::{Name, Policy, Preset, span};
 use defib_sim::rehearsal::{Account, Outcome, Rehearsal};
 use defib_sim::script::Script;
 
-use super::ConfigFile;
+use super::replay::Replay;
 use super::timeline::{Timeline, policy_line};
+use super::{ConfigFile, Context};
 use crate::failure::{Code, Failure};
 use crate::output;
+
+/// How long a rehearsal goes on.
+const DAY: Duration = Duration::from_secs(86_400);
 
 /// Show what a policy would do, on a virtual clock
 #[derive(Debug, clap::Args)]
@@ -27,7 +30,11 @@ Examples:
   defib simulate --preset default --script 'exit 1'
   defib simulate --preset aide --script 'exit 1; exit 1; run 2h exit 0'
   defib simulate --agent reviewer --script 'run 40m class quota reset 3h; run 8h exit 0'
-  defib simulate --preset aivex --script 'run 5m hang' --json")]
+  defib simulate --preset aivex --script 'run 5m hang' --json
+  defib simulate --history reviewer -f stricter.toml
+
+With --history the deaths are those of a real agent: what did happen is shown beside what would
+happen under the file's policy for it. What is left open: how it would have gone on after them.")]
 pub(crate) struct Simulate {
     #[command(flatten)]
     file: ConfigFile,
@@ -38,18 +45,22 @@ pub(crate) struct Simulate {
     #[arg(long, value_name = "PRESET", value_parser = preset_words())]
     preset: Option<String>,
     /// What the runs do
-    #[arg(long, value_name = "SCRIPT")]
-    script: String,
-    /// How long it goes on at the most
-    #[arg(long = "for", value_name = "DURATION", default_value = "24h", value_parser = span::parse)]
-    horizon: Duration,
+    #[arg(long, value_name = "SCRIPT", required_unless_present = "history")]
+    script: Option<String>,
+    /// Replay the deaths of a real agent; --agent or --preset says by whose policy, if not its own
+    #[arg(long, value_name = "NAME", conflicts_with = "script")]
+    history: Option<String>,
+    /// How long it goes on at the most: 24h, or all of the history
+    #[arg(long = "for", value_name = "DURATION", value_parser = span::parse)]
+    horizon: Option<Duration>,
     /// Fix the jitter
     #[arg(long, value_name = "N", conflicts_with = "no_jitter")]
     seed: Option<u64>,
     /// Take the jitter out
     #[arg(long)]
     no_jitter: bool,
-    /// Print one event a line, as `events --json` does, with `at_s`: virtual seconds from the start
+    /// Print one event a line, as `events --json` does, with `at_s`: virtual seconds from the start;
+    /// with --history, one object with `did` (runs) and `would` (events)
     #[arg(long)]
     json: bool,
 }
@@ -67,51 +78,68 @@ struct Subject {
 }
 
 impl Simulate {
-    pub(crate) fn run(&self) -> Result<(), Failure> {
-        let script = self.script()?;
-        let mut subject = self.subject()?;
-        if self.no_jitter {
-            subject.policy.backoff.jitter = 0.0;
+    pub(crate) fn run(&self, context: &Context) -> Result<(), Failure> {
+        match (&self.history, &self.script) {
+            (Some(name), _) => self.replay(&Replay::of(context, name)?),
+            (None, script) => self.rehearse(script.as_deref().unwrap_or_default()),
         }
-        let seed = self.seed.unwrap_or_else(|| RandomState::new().hash_one(()) % 1_000_000);
+    }
+
+    fn rehearse(&self, text: &str) -> Result<(), Failure> {
+        let script = script(text)?;
+        let (subject, seed) = (self.subject()?, self.seed());
+        let account = self.play(&subject, script, seed, DAY);
+        if self.json {
+            return output::print(&json_lines(&account)?);
+        }
+        let mut head = self.head(&subject, seed);
+        head.insert(1, ("script", text.trim().to_owned()));
+        let timeline = Timeline::of(&account, subject.preset);
+        output::print(&format!("{}\n{timeline}", shown(&head)))
+    }
+
+    fn replay(&self, replay: &Replay) -> Result<(), Failure> {
+        let (subject, seed) = (self.subject()?, self.seed());
+        let account = self.play(&subject, replay.script()?, seed, Duration::MAX);
+        if self.json {
+            return output::json(&replay.json(&subject.name, &account));
+        }
+        let mut head = self.head(&subject, seed);
+        head.insert(1, ("history", replay.summary()));
+        let timeline = Timeline::of(&account, subject.preset);
+        output::print(&format!("{}\n{}", shown(&head), replay.compare(&account, &timeline)))
+    }
+
+    fn seed(&self) -> u64 {
+        self.seed.unwrap_or_else(|| RandomState::new().hash_one(()) % 1_000_000)
+    }
+
+    fn play(&self, subject: &Subject, script: Script, seed: u64, horizon: Duration) -> Account {
         let rehearsal = Rehearsal {
             agent: subject.name.clone(),
             policy: subject.policy.clone(),
             script,
-            horizon: self.horizon,
+            horizon: self.horizon.unwrap_or(horizon),
             jitter_seed: (!self.no_jitter).then_some(seed),
             max_total_restarts: subject.max_total_restarts,
         };
-        let account = rehearsal.play();
-        if self.json {
-            return output::print(&json_lines(&account)?);
-        }
-        let mut text = format!(
-            "policy  {}\nscript  {}\n",
-            policy_line(subject.preset, &subject.policy),
-            self.script.trim()
-        );
-        if !self.no_jitter && self.seed.is_none() && subject.policy.backoff.jitter > 0.0 {
-            // A String takes whatever is written to it.
-            let _ = writeln!(text, "seed    {seed}");
-        }
-        let _ = write!(text, "\n{}", Timeline::of(&account, subject.preset));
-        output::print(&text)
+        rehearsal.play()
     }
 
-    fn script(&self) -> Result<Script, Failure> {
-        Script::parse(&self.script).map_err(|error| {
-            let before = self.script[..error.at].chars().count();
-            let marker = format!("  {}\n  {}^", self.script.replace('\n', " "), " ".repeat(before));
-            Failure::new(Code::Usage, format!("{error}\n{marker}"))
-                .hint("`defib simulate --help` shows the grammar of scripts")
-        })
+    /// What people have to know to read what follows.
+    fn head(&self, subject: &Subject, seed: u64) -> Vec<(&'static str, String)> {
+        let mut head = vec![("policy", policy_line(subject.preset, &subject.policy))];
+        if !self.no_jitter && self.seed.is_none() && subject.policy.backoff.jitter > 0.0 {
+            head.push(("seed", seed.to_string()));
+        }
+        head
     }
 
     fn subject(&self) -> Result<Subject, Failure> {
         if let Some(preset) = self.preset.as_deref().and_then(Preset::from_word) {
             let name = Name::parse("agent").map_err(|error| Failure::new(Code::Usage, error))?;
-            return Ok(Subject { name, preset, policy: preset.policy(), max_total_restarts: None });
+            let policy = self.without_jitter(preset.policy());
+            return Ok(Subject { name, preset, policy, max_total_restarts: None });
         }
         let mut config = self.file.config()?;
         let names = || {
@@ -119,7 +147,8 @@ impl Simulate {
             names.join(", ")
         };
         let path = self.file.path().display();
-        let at = match &self.agent {
+        let replayed = self.history.as_deref().map(|name| name.rsplit('/').next().unwrap_or(name));
+        let at = match self.agent.as_deref().or(replayed) {
             Some(wanted) => {
                 let at = config.agents.iter().position(|agent| agent.name.as_str() == wanted);
                 at.ok_or_else(|| {
@@ -136,9 +165,31 @@ impl Simulate {
         };
         let max_total_restarts = config.supervisor.max_total_restarts;
         let agent = config.agents.swap_remove(at);
-        let (name, preset, policy) = (agent.name, agent.preset, agent.policy);
+        let (name, preset, policy) = (agent.name, agent.preset, self.without_jitter(agent.policy));
         Ok(Subject { name, preset, policy, max_total_restarts })
     }
+
+    fn without_jitter(&self, mut policy: Policy) -> Policy {
+        if self.no_jitter {
+            policy.backoff.jitter = 0.0;
+        }
+        policy
+    }
+}
+
+fn script(text: &str) -> Result<Script, Failure> {
+    Script::parse(text).map_err(|error| {
+        let before = text[..error.at].chars().count();
+        let marker = format!("  {}\n  {}^", text.replace('\n', " "), " ".repeat(before));
+        Failure::new(Code::Usage, format!("{error}\n{marker}"))
+            .hint("`defib simulate --help` shows the grammar of scripts")
+    })
+}
+
+/// Lines with a word in front of each.
+fn shown(head: &[(&str, String)]) -> String {
+    let width = head.iter().map(|(word, _)| word.len()).max().unwrap_or(0);
+    head.iter().map(|(word, text)| format!("{word:width$}  {text}\n")).collect()
 }
 
 fn json_lines(account: &Account) -> Result<String, Failure> {

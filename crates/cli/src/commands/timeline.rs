@@ -150,6 +150,22 @@ impl Timeline {
         }
         Timeline { rows, closing: closing(account) }
     }
+
+    /// What was decided about each death and by which numbers, when, and how it looks.
+    pub(crate) fn decisions(&self) -> impl Iterator<Item = (Duration, String, Style)> {
+        self.rows.iter().map(|row| {
+            let numbers = match row.numbers.as_str() {
+                "" => String::new(),
+                numbers => format!(" ({numbers})"),
+            };
+            (row.at, format!("{}{numbers}", row.decided), row.tone)
+        })
+    }
+
+    /// How it ended, in a sentence.
+    pub(crate) fn closing(&self) -> &str {
+        &self.closing
+    }
 }
 
 impl Row {
@@ -280,6 +296,9 @@ fn closing(account: &Account) -> String {
         }
         Outcome::TimeUp(state) => {
             format!("After {ended} the time is over and the agent is {state}: {tally}.")
+        }
+        Outcome::ScriptOver(state) => {
+            format!("After {ended} the history is over and the agent is {state}: {tally}.")
         }
         Outcome::CutOff => format!("Cut off after {tally}: nothing in this policy ends it."),
     }

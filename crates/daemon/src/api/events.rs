@@ -48,36 +48,41 @@ async fn events(
         return Ok(Json(past).into_response());
     }
     let (sender, receiver) = mpsc::channel(256);
-    tokio::spawn(follow(past, live, sender));
+    tokio::spawn(follow(desk, after.unwrap_or(0), past, live, sender));
     Ok(Sse::new(ReceiverStream::new(receiver)).keep_alive(KeepAlive::default()).into_response())
 }
 
 type SseSender = mpsc::Sender<Result<SseEvent, Infallible>>;
 
 async fn follow(
-    past: Vec<Event>,
+    desk: Desk,
+    mut last: u64,
+    mut past: Vec<Event>,
     mut live: tokio::sync::broadcast::Receiver<Arc<Event>>,
     sender: SseSender,
 ) {
-    let mut last = 0;
-    for event in past {
-        last = event.seq;
-        if sender.send(Ok(sse(&event))).await.is_err() {
-            return;
-        }
-    }
     loop {
-        match live.recv().await {
-            Ok(event) if event.seq > last => {
-                last = event.seq;
-                if sender.send(Ok(sse(&event))).await.is_err() {
-                    return;
-                }
+        for event in past.drain(..) {
+            last = event.seq;
+            if sender.send(Ok(sse(&event))).await.is_err() {
+                return;
             }
-            Ok(_) => {}
-            // Too slow: the client connects again with the number it has, and misses nothing.
-            Err(RecvError::Lagged(_) | RecvError::Closed) => return,
         }
+        let event = loop {
+            match live.recv().await {
+                Ok(event) if event.seq > last => break event,
+                Ok(_) => {}
+                // Too slow: the client connects again with the number it has, and misses nothing.
+                Err(RecvError::Lagged(_) | RecvError::Closed) => return,
+            }
+        };
+        // A disk that was too slow when the past was read left a gap: what is in it is on disk by now,
+        // or was lost.
+        if last > 0 && event.seq > last + 1 {
+            let between = self::past(&desk, Some(last), None).await.unwrap_or_default();
+            past.extend(between.into_iter().filter(|between| between.seq < event.seq));
+        }
+        past.push((*event).clone());
     }
 }
 

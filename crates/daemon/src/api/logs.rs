@@ -1,14 +1,16 @@
-//! Logs: what an agent wrote, and on as it writes.
+//! Logs: what agents wrote, and on as they write.
+//!
+//! One agent's log can be had as it is. Those of several come in frames that say whose each piece is
+//! and where it ends; with that a client goes on under the next daemon, and misses nothing.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
-use std::io;
-use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::extract::{Path, Query, State};
+use axum::extract::{Json, Path, Query, State};
 use axum::response::Response;
-use axum::routing::get;
+use axum::routing::{get, post};
 use defib_core::{Name, RunId};
 use serde::Deserialize;
 use tokio::sync::mpsc;
@@ -16,11 +18,16 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use super::{Desk, Trouble};
 use crate::engine::Ask;
-use crate::logs::{Extent, LogReader, folder};
-use crate::wire::ErrorCode;
+use crate::logs::{Extent, Frame, LogReader, folder};
+use crate::wire::{ErrorCode, ErrorDetail, LogRequest};
+
+/// How much of one log is sent before it is another's turn.
+const PIECE: usize = 1 << 18;
 
 pub(super) fn routes() -> Router<Desk> {
-    Router::new().route("/api/v1/agents/{name}/logs", get(logs))
+    Router::new()
+        .route("/api/v1/agents/{name}/logs", get(plain))
+        .route("/api/v1/logs", post(framed))
 }
 
 #[derive(Debug, Deserialize)]
@@ -39,62 +46,163 @@ const fn hundred() -> usize {
     100
 }
 
-async fn logs(
+/// The log of one agent, nothing but its bytes.
+async fn plain(
     State(desk): State<Desk>,
     Path(name): Path<String>,
     Query(query): Query<LogQuery>,
 ) -> Result<Response, Trouble> {
+    let LogQuery { lines, run, follow } = query;
     let agents = desk.ask(|answer| Ask::Status(vec![name], answer)).await?;
     let Some(name) = agents.into_iter().next().map(|agent| agent.name) else {
         return Err(Trouble::new(ErrorCode::NoSuchAgent, "the group has no members"));
     };
-    let extent = match query.run {
-        Some(run) => Extent::Run(RunId(run), query.lines),
-        None => Extent::LastLines(query.lines),
-    };
-    let reader = LogReader::open(&folder(&desk.home, &name), extent)
-        .map_err(|error| Trouble::new(ErrorCode::NoSuchAgent, format!("run: {error}")))?;
-    let (sender, receiver) = mpsc::channel(16);
-    tokio::spawn(feed(desk, name, reader, query.follow, sender));
-    Ok(Response::new(Body::from_stream(ReceiverStream::new(receiver))))
+    let request = LogRequest { agents: vec![(name, None)], lines, run: run.map(RunId), follow };
+    let readers = open(&desk, &request)?;
+    Ok(stream(&desk, readers, follow, |frame| frame.bytes))
 }
 
-/// Reads on until there is nothing more, and where it is followed, whenever there is more.
-async fn feed(
+/// The logs of several agents, in frames.
+async fn framed(
+    State(desk): State<Desk>,
+    Json(request): Json<LogRequest>,
+) -> Result<Response, Trouble> {
+    let readers = open(&desk, &request)?;
+    Ok(stream(&desk, readers, request.follow, |frame| frame.encode()))
+}
+
+type Readers = Vec<(Name, LogReader)>;
+
+/// Readers that stand where the request says. Of several agents, those without the run that is asked
+/// for are left out.
+fn open(desk: &Desk, request: &LogRequest) -> Result<Readers, Trouble> {
+    let LogRequest { agents, lines, run, .. } = request;
+    let extent = match run {
+        Some(run) => Extent::Run(*run, *lines),
+        None => Extent::LastLines(*lines),
+    };
+    let (mut readers, mut trouble) = (Readers::new(), None);
+    for (name, after) in agents {
+        let folder = folder(&desk.home, name);
+        let opened = match after {
+            Some(place) => Ok(LogReader::resume(&folder, *place, *run)),
+            None => LogReader::open(&folder, extent),
+        };
+        match opened {
+            Ok(reader) => readers.push((name.clone(), reader)),
+            Err(error) => trouble = Some(error),
+        }
+    }
+    match (trouble, run) {
+        (Some(error), Some(run)) if readers.is_empty() => Err(Trouble(ErrorDetail {
+            code: ErrorCode::NoSuchAgent,
+            message: format!("run {run}: {error}"),
+            hint: Some("`defib history NAME` lists the runs of an agent".to_owned()),
+        })),
+        (Some(error), None) => Err(Trouble::new(ErrorCode::Failed, error)),
+        (Some(_) | None, _) => Ok(readers),
+    }
+}
+
+fn stream(desk: &Desk, readers: Readers, follow: bool, form: fn(Frame) -> Vec<u8>) -> Response {
+    let (sender, receiver) = mpsc::channel(16);
+    let feed = Feed { desk: desk.clone(), form, sender };
+    tokio::spawn(async move {
+        if follow {
+            feed.on(readers).await;
+        } else {
+            feed.once(readers).await;
+        }
+    });
+    Response::new(Body::from_stream(ReceiverStream::new(receiver)))
+}
+
+/// What goes to one client.
+struct Feed {
     desk: Desk,
-    name: Name,
-    mut reader: LogReader,
-    follow: bool,
+    form: fn(Frame) -> Vec<u8>,
     sender: mpsc::Sender<Result<Bytes, Infallible>>,
-) {
-    let mut growth = desk.engine.growth();
-    loop {
+}
+
+/// What became of sending a piece.
+enum Sent {
+    /// There may be more.
+    Some(LogReader),
+    /// There is nothing more for now.
+    Nothing(LogReader),
+    /// No more will be sent: the client has gone, or the log cannot be read.
+    End,
+}
+
+impl Feed {
+    /// What there is: one log after the other.
+    async fn once(&self, readers: Readers) {
+        for (name, mut reader) in readers {
+            loop {
+                match self.send(&name, reader).await {
+                    Sent::Some(same) => reader = same,
+                    Sent::Nothing(_) => break,
+                    Sent::End => return,
+                }
+            }
+        }
+    }
+
+    /// What there is and what comes, in turn.
+    async fn on(&self, readers: Readers) {
+        // From before the first look on, so that no growth is missed.
+        let mut growth = self.desk.engine.growth();
+        let mut order: Vec<Name> = readers.iter().map(|(name, _)| name.clone()).collect();
+        let mut readers: BTreeMap<Name, LogReader> = readers.into_iter().collect();
+        while !readers.is_empty() {
+            let mut more = Vec::new();
+            for name in order {
+                let Some(reader) = readers.remove(&name) else { continue };
+                match self.send(&name, reader).await {
+                    Sent::Some(reader) => {
+                        readers.insert(name.clone(), reader);
+                        more.push(name);
+                    }
+                    Sent::Nothing(reader) if reader.is_over() => {}
+                    Sent::Nothing(reader) => drop(readers.insert(name, reader)),
+                    Sent::End => return,
+                }
+            }
+            order = more;
+            if !order.is_empty() || readers.is_empty() {
+                continue;
+            }
+            let grown = tokio::select! {
+                grown = growth.recv() => grown,
+                () = self.sender.closed() => return,
+            };
+            let mut due: BTreeSet<Name> = match grown {
+                Ok(name) => BTreeSet::from([name]),
+                // There was too much to be told of each: all are looked at.
+                Err(_) => readers.keys().cloned().collect(),
+            };
+            while let Ok(name) = growth.try_recv() {
+                due.insert(name);
+            }
+            order = due.into_iter().collect();
+        }
+    }
+
+    async fn send(&self, name: &Name, mut reader: LogReader) -> Sent {
         let read = tokio::task::spawn_blocking(move || {
-            let bytes = reader.read(1 << 18);
+            let bytes = reader.read(PIECE);
             (reader, bytes)
         });
-        let bytes: io::Result<Vec<u8>>;
         match read.await {
-            Ok((back, read)) => (reader, bytes) = (back, read),
-            Err(_) => return,
-        }
-        match bytes {
-            Ok(bytes) if bytes.is_empty() && !follow => return,
-            Ok(bytes) if bytes.is_empty() => {
-                // A growth that was missed is seen a little later.
-                let grown = async { while growth.recv().await.is_ok_and(|grown| grown != name) {} };
-                tokio::select! {
-                    () = grown => {}
-                    () = sender.closed() => return,
-                    () = tokio::time::sleep(Duration::from_secs(5)) => {}
+            Ok((reader, Ok(bytes))) if bytes.is_empty() => Sent::Nothing(reader),
+            Ok((reader, Ok(bytes))) => {
+                let frame = Frame { agent: name.clone(), end: reader.place(), bytes };
+                match self.sender.send(Ok((self.form)(frame).into())).await {
+                    Ok(()) => Sent::Some(reader),
+                    Err(_) => Sent::End,
                 }
             }
-            Ok(bytes) => {
-                if sender.send(Ok(bytes.into())).await.is_err() {
-                    return;
-                }
-            }
-            Err(_) => return,
+            Ok((_, Err(_))) | Err(_) => Sent::End,
         }
     }
 }

@@ -199,6 +199,7 @@ impl Engine {
             }
             Effect::Forget { agent } => {
                 let name = self.supervisor.name(agent).clone();
+                self.traces.remove(&name);
                 self.scribe.forget(name);
             }
         }
@@ -270,7 +271,12 @@ impl Engine {
 
     pub(super) fn note_tail(&mut self, agent: Name, run: RunId, tail: &[u8]) {
         let secrets = Redactor::new(&self.secrets_of(&agent));
-        self.history.attach(PostMortem::new(agent, run).with_output(tail, &secrets));
+        let found = PostMortem::new(agent, run).with_output(tail, &secrets);
+        match &found.trace {
+            Some(trace) => drop(self.traces.insert(found.agent.clone(), (run, trace.clone()))),
+            None => drop(self.traces.remove(&found.agent)),
+        }
+        self.history.attach(found);
     }
 
     pub(super) fn note_usage(&mut self, key: &RunKey, end: &RunEnd) {

@@ -103,6 +103,9 @@ pub(crate) struct Engine {
     /// Where each agent is declared: its project, and its place in that.
     declared_in: BTreeMap<Name, (Name, usize)>,
     pids: BTreeMap<Name, u32>,
+    /// The stack trace that was found after an agent's last death: which run's, and the trace. Kept
+    /// here so that looking at 1,000 agents asks the disk nothing.
+    traces: BTreeMap<Name, (RunId, String)>,
     seq: u64,
     /// Events that are noted and not yet told.
     unpublished: Vec<Event>,
@@ -265,7 +268,6 @@ impl Engine {
 
     fn hear_scribe(&mut self, event: ScribeEvent) {
         match event {
-            ScribeEvent::Grew(agent) => drop(self.handle.growth.send(agent)),
             ScribeEvent::Tail { agent, run, tail } => {
                 self.send(&Request::Acknowledge(RunKey { agent: agent.clone(), run }));
                 self.note_tail(agent, run, &tail);

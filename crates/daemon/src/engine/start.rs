@@ -26,7 +26,7 @@ use super::ask::Ask;
 use super::{Engine, EngineHandle};
 use crate::intents::IntentDesk;
 use crate::journal::Journal;
-use crate::logs::{Scribe, ScribeEvent};
+use crate::logs::Scribe;
 use crate::recipe::Project;
 use crate::terminal::Terminals;
 use crate::wire::{DaemonInfo, Mode, stamp};
@@ -148,13 +148,13 @@ impl Engine {
             history: history_for_all,
         };
         let teller = handle.clone();
-        let scribe = Scribe::start(home.clone(), terminals, move |event| match event {
-            // Growth concerns only those who follow: the engine is not woken for it.
-            ScribeEvent::Grew(agent) => drop(growth.send(agent)),
-            event @ (ScribeEvent::Tail { .. } | ScribeEvent::Lost { .. }) => {
-                teller.tell(Ask::Scribe(event));
-            }
-        })?;
+        let scribe = Scribe::start(
+            home.clone(),
+            terminals,
+            // Growth concerns only those who follow: the engine is not woken for it. There may be none.
+            move |agent| drop(growth.send(agent.clone())),
+            move |event| teller.tell(Ask::Scribe(event)),
+        )?;
         let seq = whole.as_ref().map_or(0, |whole| whole.0).max(highest_seq).max(last_unwritten);
         let info = DaemonInfo {
             pid: std::process::id(),
@@ -179,6 +179,7 @@ impl Engine {
             projects,
             declared_in: BTreeMap::new(),
             pids: BTreeMap::new(),
+            traces: BTreeMap::new(),
             seq,
             unpublished: Vec::new(),
             out: Outbox::default(),
@@ -216,6 +217,7 @@ impl Engine {
             self.closing = true;
             self.withdrawn = serde_json::from_slice(bytes).unwrap_or_default();
         }
+        self.traces = last_traces(&self.history, &self.view);
         let mut found: BTreeMap<Name, RunId> = BTreeMap::new();
         for (key, pid, terminal, output) in held {
             found.insert(key.agent.clone(), key.run);
@@ -304,4 +306,22 @@ fn open_runs(history: &History) -> Vec<(Name, RunId)> {
     let reader = defib_history::Reader::open(history.path());
     let runs = reader.and_then(|reader| reader.runs(&filter)).unwrap_or_default();
     runs.into_iter().filter(|run| run.death.is_none()).map(|run| (run.agent, run.run)).collect()
+}
+
+/// The stack traces of the deaths that the view has, as far as the history does.
+fn last_traces(history: &History, view: &View) -> BTreeMap<Name, (RunId, String)> {
+    let deaths = view.agents().filter_map(|(name, agent)| {
+        let run = agent.last_death.as_ref()?.run?;
+        Some((name.clone(), run))
+    });
+    let deaths: Vec<(Name, RunId)> = deaths.collect();
+    if deaths.is_empty() {
+        return BTreeMap::new();
+    }
+    let Ok(reader) = defib_history::Reader::open(history.path()) else { return BTreeMap::new() };
+    let trace = |(name, run): (Name, RunId)| {
+        let trace = reader.trace(&name, run).ok()??;
+        Some((name, (run, trace)))
+    };
+    deaths.into_iter().filter_map(trace).collect()
 }

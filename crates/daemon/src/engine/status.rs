@@ -47,7 +47,7 @@ impl Engine {
             signal: death.signal,
             ran_s: Seconds(death.ran),
             evidence: death.evidence.as_deref().map(str::to_owned),
-            trace: None,
+            trace: self.trace_of(name, death.run),
         });
         AgentStatus {
             name: name.clone(),
@@ -75,6 +75,12 @@ impl Engine {
             flapping: view.is_some_and(|view| view.is_flapping(now.wall)),
             loop_detected: sight.reason == Some(Reason::Trip(Trip::Window)),
         }
+    }
+
+    /// The stack trace of a run, where it is that of the last death.
+    fn trace_of(&self, name: &Name, run: Option<RunId>) -> Option<String> {
+        let (of, trace) = self.traces.get(name)?;
+        (Some(*of) == run).then(|| trace.clone())
     }
 
     fn last_activity(&self, name: &Name) -> Option<Wall> {

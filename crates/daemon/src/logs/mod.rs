@@ -5,10 +5,12 @@
 //! the beginning of the next one at the beginning of a line, so that no line is split, lost or
 //! doubled, whoever dies in between. The oldest segments go when there are more than are to be kept.
 
+mod frame;
 mod reader;
 mod scribe;
 mod segment;
 
+pub use frame::{Frame, Frames, NoFrame};
 pub use reader::{Extent, LogReader};
 pub use scribe::{Scribe, ScribeEvent};
 pub use segment::{Rotation, SegmentWriter};
@@ -16,12 +18,13 @@ pub use segment::{Rotation, SegmentWriter};
 use std::path::{Path, PathBuf};
 
 use defib_core::{Name, RunId};
+use serde::{Deserialize, Serialize};
 
 /// The index of runs, beside the segments.
 const INDEX: &str = "runs.idx";
 
-/// Where a run begins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+/// A place in an agent's log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Place {
     /// In which segment.
     pub segment: u64,

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use defib_core::RunId;
 
+use super::segment::last_line_start;
 use super::{Place, index, segment_path, segments};
 
 /// What of a log is read.
@@ -19,10 +20,14 @@ pub enum Extent {
 }
 
 /// A reader of one agent's log. It follows rotation by itself.
+///
+/// Its place is a number of bytes, not of lines, and so is exact in the middle of a line too: what was
+/// read of an unfinished line is passed over where the line was carried over to the next segment.
 #[derive(Debug)]
 pub struct LogReader {
     folder: PathBuf,
     at: Place,
+    run: Option<RunId>,
     end: Option<Place>,
     open: Option<(u64, File)>,
 }
@@ -30,70 +35,144 @@ pub struct LogReader {
 impl LogReader {
     /// A reader that stands where the extent begins.
     pub fn open(folder: &Path, extent: Extent) -> io::Result<LogReader> {
-        let (start, end, lines) = match extent {
+        let (start, run, lines) = match extent {
             Extent::LastLines(lines) => (None, None, lines),
             Extent::Run(run, lines) => {
                 let entries = index(folder);
-                let Some(at) = entries.iter().position(|(known, _)| *known == run) else {
+                let Some((_, start)) = entries.iter().find(|(known, _)| *known == run) else {
                     return Err(io::Error::new(io::ErrorKind::NotFound, "its output is not kept"));
                 };
-                (Some(entries[at].1), entries.get(at + 1).map(|(_, place)| *place), lines)
+                (Some(*start), Some(run), lines)
             }
         };
+        let end = run.and_then(|run| end_of_run(folder, run));
         let numbers = segments(folder);
         let first = Place { segment: numbers.first().copied().unwrap_or(1), offset: 0 };
         let start = start.unwrap_or(first).max(first);
         let at = last_lines(folder, &numbers, start, end, lines)?;
-        Ok(LogReader { folder: folder.to_owned(), at, end, open: None })
+        Ok(LogReader { folder: folder.to_owned(), at, run, end, open: None })
+    }
+
+    /// A reader that goes on where another one stood, within a run if that did.
+    pub fn resume(folder: &Path, at: Place, run: Option<RunId>) -> LogReader {
+        let end = run.and_then(|run| end_of_run(folder, run));
+        LogReader { folder: folder.to_owned(), at, run, end, open: None }
+    }
+
+    /// Where it stands: behind everything that was read.
+    pub fn place(&self) -> Place {
+        self.at
+    }
+
+    /// Whether everything of the extent was read, and no more will come.
+    pub fn is_over(&self) -> bool {
+        self.end.is_some_and(|end| self.at >= end)
     }
 
     /// Reads on. Nothing means that there is nothing more for now.
     pub fn read(&mut self, most: usize) -> io::Result<Vec<u8>> {
-        loop {
-            if self.end.is_some_and(|end| self.at >= end) {
-                return Ok(Vec::new());
+        while !self.is_over() {
+            let mut bytes = self.read_here(most)?;
+            if bytes.is_empty() {
+                // The end of this segment: go on with the next one, if it has begun. An older one
+                // that was removed meanwhile is passed over.
+                let next = segments(&self.folder).into_iter().find(|n| *n > self.at.segment);
+                // The writer may have added to this segment before it began the next.
+                bytes = self.read_here(most)?;
+                if bytes.is_empty() {
+                    self.look_for_the_end();
+                    match next.map(|next| self.continued_in(next)).transpose()?.flatten() {
+                        Some(place) => self.at = place,
+                        None => break,
+                    }
+                    continue;
+                }
             }
-            let bytes = self.read_here(most)?;
-            if !bytes.is_empty() {
-                self.at.offset += bytes.len() as u64;
-                return Ok(bytes);
+            // The next run is noted before it writes: what was read may be its output, but then its
+            // beginning can be seen by now.
+            self.look_for_the_end();
+            if let Some(end) = self.end.filter(|end| end.segment == self.at.segment) {
+                let left = end.offset.saturating_sub(self.at.offset);
+                bytes.truncate(usize::try_from(left).unwrap_or(usize::MAX));
             }
-            // The end of this segment: go on with the next one, if it has begun. An older one that
-            // was removed meanwhile is passed over.
-            let Some(next) = segments(&self.folder).into_iter().find(|n| *n > self.at.segment)
-            else {
-                return Ok(Vec::new());
-            };
-            // The writer may have added to this segment before it began the next.
-            let late = self.read_here(most)?;
-            if !late.is_empty() {
-                self.at.offset += late.len() as u64;
-                return Ok(late);
-            }
-            self.at = Place { segment: next, offset: 0 };
+            self.at.offset += bytes.len() as u64;
+            return Ok(bytes);
+        }
+        Ok(Vec::new())
+    }
+
+    fn look_for_the_end(&mut self) {
+        if self.end.is_none() {
+            self.end = self.run.and_then(|run| end_of_run(&self.folder, run));
+        }
+    }
+
+    /// Where in the next segment to go on, with all of this one read. Nothing means that an unfinished
+    /// line is just being carried over.
+    fn continued_in(&mut self, next: u64) -> io::Result<Option<Place>> {
+        let begin = |offset: u64| Ok(Some(Place { segment: next, offset }));
+        let at = self.at.offset;
+        let Some(full) = self.file()? else { return begin(0) };
+        let size = full.metadata()?.len();
+        if size < at {
+            // What was read beyond its end was carried over.
+            return begin(at - size);
+        }
+        let line_start = last_line_start(full, size)?;
+        if line_start == 0 || line_start == size {
+            return begin(0);
+        }
+        let unfinished = bytes_of(full, line_start, size - line_start)?;
+        let carried = match File::open(segment_path(&self.folder, next)) {
+            Ok(file) => bytes_of(&file, 0, unfinished.len() as u64)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return begin(0),
+            Err(error) => return Err(error),
+        };
+        if carried == unfinished {
+            begin(carried.len() as u64)
+        } else if unfinished.starts_with(&carried) {
+            Ok(None)
+        } else {
+            begin(0)
         }
     }
 
     fn read_here(&mut self, most: usize) -> io::Result<Vec<u8>> {
-        let file = match &mut self.open {
-            Some((number, file)) if *number == self.at.segment => file,
-            open => match File::open(segment_path(&self.folder, self.at.segment)) {
-                Ok(file) => &mut open.insert((self.at.segment, file)).1,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-                Err(error) => return Err(error),
-            },
-        };
-        let most = match self.end {
-            Some(end) if end.segment == self.at.segment => {
-                most.min(usize::try_from(end.offset.saturating_sub(self.at.offset)).unwrap_or(most))
+        let (Place { segment, offset }, end) = (self.at, self.end);
+        let Some(file) = self.file()? else { return Ok(Vec::new()) };
+        let most = match end {
+            Some(end) if end.segment == segment => {
+                (most as u64).min(end.offset.saturating_sub(offset))
             }
-            Some(_) | None => most,
+            Some(_) | None => most as u64,
         };
-        let mut bytes = Vec::with_capacity(most.min(1 << 16));
-        file.seek(SeekFrom::Start(self.at.offset))?;
-        file.take(most as u64).read_to_end(&mut bytes)?;
-        Ok(bytes)
+        bytes_of(file, offset, most)
     }
+
+    /// The segment that it stands in, where that is still kept. One that is open stays readable.
+    fn file(&mut self) -> io::Result<Option<&File>> {
+        if self.open.as_ref().is_none_or(|(number, _)| *number != self.at.segment) {
+            self.open = match File::open(segment_path(&self.folder, self.at.segment)) {
+                Ok(file) => Some((self.at.segment, file)),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+                Err(error) => return Err(error),
+            };
+        }
+        Ok(self.open.as_ref().map(|(_, file)| file))
+    }
+}
+
+/// At most so many bytes from an offset on.
+fn bytes_of(mut file: &File, from: u64, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.seek(SeekFrom::Start(from))?;
+    file.take(most).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Where the output of a run ends, once another has begun.
+fn end_of_run(folder: &Path, run: RunId) -> Option<Place> {
+    index(folder).into_iter().find(|(known, _)| *known > run).map(|(_, place)| place)
 }
 
 /// Where the last `lines` lines between two places begin.

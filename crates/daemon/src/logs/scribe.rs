@@ -13,11 +13,12 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
 use defib_core::{Name, RunId};
+use defib_host::output::{Moved, read_some};
 use defib_host::wake::Waker;
 use rustix::event::epoll;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
-use super::segment::{Moved, Rotation, SegmentWriter};
+use super::segment::{Rotation, SegmentWriter};
 use super::{Place, folder};
 use crate::terminal::Terminals;
 
@@ -29,8 +30,6 @@ const WAKE: u64 = u64::MAX;
 /// What the scribe has to say.
 #[derive(Debug)]
 pub enum ScribeEvent {
-    /// There is more in an agent's log.
-    Grew(Name),
     /// A run is over; these are its last bytes.
     Tail {
         /// Whose.
@@ -65,11 +64,13 @@ pub struct Scribe {
 }
 
 impl Scribe {
-    /// Starts the scribe, which shows what is written on terminals to those who look. `tell` is
-    /// called on its thread and must not block.
+    /// Starts the scribe, which shows what is written on terminals to those who look. `grew` is called
+    /// when there is more in an agent's log, `tell` with all else; both on its thread, so that neither
+    /// may block.
     pub(crate) fn start(
         home: PathBuf,
         terminals: Terminals,
+        grew: impl Fn(&Name) + Send + 'static,
         tell: impl Fn(ScribeEvent) + Send + 'static,
     ) -> io::Result<Scribe> {
         let wake = Arc::new(Waker::new()?);
@@ -85,6 +86,7 @@ impl Scribe {
             next_key: 0,
             sources: BTreeMap::new(),
             logs: BTreeMap::new(),
+            grew: Box::new(grew),
             tell: Box::new(tell),
         };
         thread::Builder::new().name("scribe".to_owned()).spawn(move || desk.work())?;
@@ -144,6 +146,7 @@ struct Desk {
     next_key: u64,
     sources: BTreeMap<u64, Source>,
     logs: BTreeMap<Name, Log>,
+    grew: Box<dyn Fn(&Name) + Send>,
     tell: Box<dyn Fn(ScribeEvent) + Send>,
 }
 
@@ -211,6 +214,8 @@ impl Desk {
             log.start =
                 noted.map_or_else(|| writer_place(log.writer.as_ref()), |(_, place)| *place);
         }
+        // The run before it is over, and its last line has an end by now.
+        (self.grew)(agent);
     }
 
     /// A run's terminal can be looked at, with what it has written for an earlier daemon.
@@ -232,8 +237,8 @@ impl Desk {
         let Some(source) = self.sources.get(&key) else { return };
         let Some(log) = self.logs.get_mut(&source.agent) else { return };
         match log.take_from(&self.home, source, &self.terminals) {
-            Ok(Moved::Some(_)) => (self.tell)(ScribeEvent::Grew(source.agent.clone())),
-            Ok(Moved::Nothing) => {}
+            Ok(Moved::Bytes(_)) => (self.grew)(&source.agent),
+            Ok(Moved::WouldBlock) => {}
             Ok(Moved::End) => self.detach(key),
             Err(error) => self.throw_away(key, &error),
         }
@@ -248,16 +253,15 @@ impl Desk {
         }
         let (mut bytes, mut block) = (0, vec![0; 1 << 16]);
         let ended = loop {
-            match rustix::io::read(&source.output, &mut block[..]) {
-                Ok(0) => break true,
-                Ok(read) => {
+            match read_some(&source.output, &mut block) {
+                Ok(Moved::Bytes(read)) => {
                     bytes += read as u64;
                     if source.terminal {
                         self.terminals.wrote(&source.agent, source.run, &block[..read]);
                     }
                 }
-                Err(rustix::io::Errno::AGAIN) => break false,
-                Err(_) => break true,
+                Ok(Moved::WouldBlock) => break false,
+                Ok(Moved::End) | Err(_) => break true,
             }
             if bytes > 16 << 20 {
                 break false;
@@ -286,8 +290,8 @@ impl Desk {
                 let Some(source) = self.sources.get(&key) else { break };
                 let Some(log) = self.logs.get_mut(&source.agent) else { break };
                 match log.take_from(&self.home, source, &self.terminals) {
-                    Ok(Moved::Some(_)) => {}
-                    Ok(Moved::Nothing) => break,
+                    Ok(Moved::Bytes(_)) => {}
+                    Ok(Moved::WouldBlock) => break,
                     Ok(Moved::End) => self.detach(key),
                     Err(error) => {
                         self.throw_away(key, &error);
@@ -296,6 +300,7 @@ impl Desk {
                 }
             }
         }
+        (self.grew)(&agent);
         self.terminals.close(&agent, run);
         let tail = self.tail(&agent);
         (self.tell)(ScribeEvent::Tail { agent, run, tail });
@@ -329,21 +334,16 @@ impl Log {
         if self.writer.is_none() {
             self.writer = Some(SegmentWriter::open(&folder(home, &source.agent), self.rotation)?);
         }
-        let Some(writer) = self.writer.as_mut() else { return Ok(Moved::Nothing) };
+        let Some(writer) = self.writer.as_mut() else { return Ok(Moved::WouldBlock) };
         if !source.terminal {
             return writer.splice_from(source.output.as_fd());
         }
         let mut block = [0; 1 << 14];
-        match rustix::io::read(&source.output, &mut block) {
-            Ok(0) => Ok(Moved::End),
-            Ok(read) => {
-                terminals.wrote(&source.agent, source.run, &block[..read]);
-                writer.append(&block[..read]).map(|()| Moved::Some(read as u64))
-            }
-            Err(rustix::io::Errno::AGAIN) => Ok(Moved::Nothing),
-            // A terminal whose last user has gone.
-            Err(rustix::io::Errno::IO) => Ok(Moved::End),
-            Err(error) => Err(error.into()),
+        let moved = read_some(&source.output, &mut block)?;
+        if let Moved::Bytes(read) = moved {
+            terminals.wrote(&source.agent, source.run, &block[..read]);
+            writer.append(&block[..read])?;
         }
+        Ok(moved)
     }
 }

@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use defib_core::RunId;
-use rustix::pipe::{SpliceFlags, splice};
+use defib_host::output::{Moved, splice_to};
 
 use super::{INDEX, Place, index, segment_path, segments};
 
@@ -23,17 +23,6 @@ pub struct Rotation {
     pub max_size: u64,
     /// How many full segments are kept beside the open one.
     pub keep: u32,
-}
-
-/// What became of an attempt to move output to the log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Moved {
-    /// So many bytes; there may be more.
-    Some(u64),
-    /// There is nothing to move for now.
-    Nothing,
-    /// Nobody will write any more.
-    End,
 }
 
 /// The log of one agent, open for writing.
@@ -90,19 +79,12 @@ impl SegmentWriter {
     /// Moves what is in a pipe to the log, without a copy. What was moved is in the file, also if
     /// this process dies the moment after.
     pub(super) fn splice_from(&mut self, pipe: BorrowedFd<'_>) -> io::Result<Moved> {
-        let flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
-        // The kernel does not splice to a file that is open for appending, so the place is given.
-        let mut offset = self.size;
-        match splice(pipe, None, &self.file, Some(&mut offset), CHUNK, flags) {
-            Ok(0) => Ok(Moved::End),
-            Ok(bytes) => {
-                self.size += bytes as u64;
-                self.rotate_if_full()?;
-                Ok(Moved::Some(bytes as u64))
-            }
-            Err(rustix::io::Errno::AGAIN) => Ok(Moved::Nothing),
-            Err(error) => Err(error.into()),
+        let moved = splice_to(pipe, &self.file, self.size, CHUNK)?;
+        if let Moved::Bytes(bytes) = moved {
+            self.size += bytes as u64;
+            self.rotate_if_full()?;
         }
+        Ok(moved)
     }
 
     /// Appends bytes that were read from a terminal.
@@ -195,7 +177,7 @@ impl SegmentWriter {
 
 /// Where the unfinished last line of a segment begins; its size where there is none, zero where the
 /// line is longer than any that is carried over.
-fn last_line_start(file: &File, size: u64) -> io::Result<u64> {
+pub(super) fn last_line_start(file: &File, size: u64) -> io::Result<u64> {
     let from = size.saturating_sub(LONGEST_LINE);
     let mut end = size;
     let mut block = vec![0; 4096];
@@ -314,6 +296,95 @@ mod tests {
             writer.append(b"ee\n").unwrap();
             assert_eq!(all(folder.path()), b"one\ntwo\nthree\n", "after {carried:?}");
             assert_eq!(fs::read(segment_path(folder.path(), 1)).unwrap(), b"one\ntwo\n");
+        }
+    }
+
+    /// What a follower sees, who looks whenever `look` is called.
+    struct Follower {
+        reader: LogReader,
+        seen: Vec<u8>,
+    }
+
+    impl Follower {
+        fn of(folder: &Path) -> Follower {
+            let reader = LogReader::open(folder, Extent::LastLines(usize::MAX)).unwrap();
+            Follower { reader, seen: Vec::new() }
+        }
+
+        fn look(&mut self) {
+            loop {
+                let more = self.reader.read(7).unwrap();
+                if more.is_empty() {
+                    return;
+                }
+                self.seen.extend(more);
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_follower_sees_every_byte_once_across_rotations_and_other_readers(
+            chunks in proptest::collection::vec("[a-c\n]{0,40}", 0..60),
+            looks in proptest::collection::vec(0u8..3, 60),
+        ) {
+            let folder = tempfile::tempdir().unwrap();
+            let mut writer = SegmentWriter::open(folder.path(), SMALL).unwrap();
+            let mut follower = Follower::of(folder.path());
+            for (chunk, look) in chunks.iter().zip(looks) {
+                writer.append(chunk.as_bytes()).unwrap();
+                if look > 0 {
+                    follower.look();
+                }
+                if look > 1 {
+                    let place = follower.reader.place();
+                    follower.reader = LogReader::resume(folder.path(), place, None);
+                }
+            }
+            follower.look();
+            prop_assert_eq!(follower.seen, chunks.concat().into_bytes());
+        }
+    }
+
+    #[test]
+    fn a_follower_waits_while_an_unfinished_line_is_carried_over() {
+        for behind in [false, true] {
+            let folder = tempfile::tempdir().unwrap();
+            let (full, next) = (segment_path(folder.path(), 1), segment_path(folder.path(), 2));
+            fs::write(&full, "one\ntwo\nthr").unwrap();
+            let mut follower = Follower::of(folder.path());
+            // Each step of a rotation, seen by one who had read everything and by one who comes now.
+            for carried in ["", "th", "thr"] {
+                if !behind {
+                    follower.look();
+                    assert_eq!(follower.seen, b"one\ntwo\nthr", "with {carried:?} carried over");
+                }
+                fs::write(&next, carried).unwrap();
+            }
+            follower.look();
+            fs::write(&full, "one\ntwo\n").unwrap();
+            follower.look();
+            fs::write(&next, "three\n").unwrap();
+            follower.look();
+            assert_eq!(follower.seen, b"one\ntwo\nthree\n");
+        }
+    }
+
+    #[test]
+    fn who_follows_a_run_is_at_the_end_where_the_next_one_begins() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = SegmentWriter::open(folder.path(), SMALL).unwrap();
+        writer.begin_run(RunId(1)).unwrap();
+        writer.append(b"first").unwrap();
+        let mut reader = LogReader::open(folder.path(), Extent::Run(RunId(1), 9)).unwrap();
+        assert_eq!(reader.read(100).unwrap(), b"first");
+        assert!(reader.read(100).unwrap().is_empty() && !reader.is_over());
+        writer.begin_run(RunId(2)).unwrap();
+        writer.append(b"second\n").unwrap();
+        let mut resumed = LogReader::resume(folder.path(), reader.place(), Some(RunId(1)));
+        for reader in [&mut reader, &mut resumed] {
+            assert_eq!(reader.read(100).unwrap(), b"\n");
+            assert!(reader.is_over() && reader.read(100).unwrap().is_empty());
         }
     }
 
