@@ -141,15 +141,13 @@ fn claude(records: impl Iterator<Item = Value>, examiner: &Examiner<'_>) -> Told
                 if record.get("is_error") != Some(&Value::Bool(true)) && subtype == "success" {
                     return Told::Decided(Found::new(Class::Done, "result: success"));
                 }
-                match claude_failure(&record, subtype, examiner) {
-                    // The limit's own record has the exact time.
-                    Told::Decided(found)
-                        if !matches!(found.class, Class::Quota | Class::Throttle) =>
-                    {
-                        return Told::Decided(found);
-                    }
-                    told => failure = Some(told),
+                let told = claude_failure(&record, subtype, examiner);
+                let limited = |found: &Found| matches!(found.class, Class::Quota | Class::Throttle);
+                if matches!(&told, Told::Decided(found) if !limited(found)) {
+                    return told;
                 }
+                // The limit's own record, if there is one, has the exact time.
+                failure = Some(told);
             }
             ("rate_limit_event", _) => {
                 let info = record.get("rate_limit_info").unwrap_or(&record);
@@ -273,13 +271,9 @@ fn gemini(records: impl Iterator<Item = Value>, examiner: &Examiner<'_>) -> Told
 }
 
 fn gemini_failure(record: &Value, field: &str, examiner: &Examiner<'_>) -> Told {
-    match examiner.fault(record, field) {
-        Some(found) => Told::Decided(found),
-        None => {
-            let text = text_of(record, "/error/message").or(text_of(record, "/message"));
-            Told::Failed(format!("{field}: {}", text.unwrap_or("")))
-        }
-    }
+    let text = text_of(record, "/error/message").or(text_of(record, "/message")).unwrap_or("");
+    let unknown = || Told::Failed(format!("{field}: {text}"));
+    examiner.fault(record, field).map_or_else(unknown, Told::Decided)
 }
 
 fn opencode(mut records: impl Iterator<Item = Value>, examiner: &Examiner<'_>) -> Told {

@@ -241,7 +241,7 @@ impl<'z> Clock<'z> {
 fn instants(civil: DateTime, zone: &TimeZone) -> Vec<Timestamp> {
     let ambiguous = zone.to_ambiguous_timestamp(civil);
     let moments = match ambiguous.offset() {
-        AmbiguousOffset::Fold { .. } => vec![ambiguous.clone().earlier(), ambiguous.later()],
+        AmbiguousOffset::Fold { .. } => vec![ambiguous.earlier(), ambiguous.later()],
         AmbiguousOffset::Unambiguous { .. } | AmbiguousOffset::Gap { .. } => {
             vec![ambiguous.compatible()]
         }

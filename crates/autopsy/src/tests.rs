@@ -40,7 +40,7 @@ fn every_rule_has_examples_and_they_come_out_as_they_say() {
                 wrong.push(format!("{name} is not anchored"));
             }
             let expected = Class::from_word(&rule.class);
-            let code = if expected == Some(Class::Done) { 0 } else { 1 };
+            let code = i32::from(expected != Some(Class::Done));
             for text in &rule.yes {
                 let found = opinion(*kind, code, text);
                 if found != expected {
