@@ -125,7 +125,14 @@ impl Examiner<'_> {
             let keys = &["statusCode", "status_code", "error_status", "status", "code"];
             fields(keys).find_map(|status| self.status(status, field))
         };
-        let mut found = by_text().or_else(by_word).or_else(by_status)?;
+        // A quota by its code is one whatever the message dwells on.
+        let found = match (by_text(), by_word()) {
+            (Some(text), Some(word)) if word.class == Class::Quota => {
+                Some(Found { class: Class::Quota, ..text })
+            }
+            (text, word) => text.or(word),
+        };
+        let mut found = found.or_else(by_status)?;
         if found.resets_at.is_none() && has_reset(found.class) {
             found.resets_at = parts.into_iter().find_map(|part| self.reset_field(part, 3));
         }

@@ -95,6 +95,7 @@ static PREFIXES: LazyLock<Vec<Prefix>> = LazyLock::new(|| {
         // What providers' clients and the agents say before they repeat an answer.
         (r"^\[?api error ?[:(]? ?\(?(\d{3})\b[\s:,·|{(-]*", true),
         (r"^\[?api (?:error|call failed|request failed)(?: occurred)?[\s:·(-]+", true),
+        (r"^request (?:rejected|failed|denied) \((\d{3})\)[\s:·|-]*", true),
         (r"^repeated (\d{3}) +", true),
         (
             r"^(?:error )?(?:status|status code|error code|code|http|http error|http status|http/[\d.]+|unexpected status|unexpected status code|(?:request|server|api|call)(?: \w+)? (?:failed|responded|returned|error)(?: an?)?(?: (?:error|with|with a))?(?: http)?(?: status| error| status code| code)?(?: of)?)[\s:=(]+(\d{3})\b[\s:,).-]*",
@@ -206,6 +207,7 @@ fn strip(text: &str, announced: bool) -> Option<(&str, Option<&str>, bool)> {
         || announced.then(|| BARE_STATUS.captures(text)).flatten().map(|found| (found, true));
     let (found, error) = fitting.or_else(bare)?;
     let whole = found.get(0)?;
-    let rest = unmarked(&text[whole.end()..]);
+    // An exception may quote its message.
+    let rest = unmarked(text[whole.end()..].trim_start_matches('"'));
     (whole.end() > 0).then(|| (rest, found.get(1).map(|group| group.as_str()), error))
 }

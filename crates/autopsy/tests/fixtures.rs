@@ -50,3 +50,8 @@ fn check(text: &str) {
 fn known_deaths_come_out_as_given() {
     check(include_str!("data/deaths.json"));
 }
+
+#[test]
+fn other_wordings_of_the_same_come_out_the_same() {
+    check(include_str!("data/wordings.json"));
+}
