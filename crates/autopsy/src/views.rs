@@ -108,7 +108,7 @@ static PREFIXES: LazyLock<Vec<Prefix>> = LazyLock::new(|| {
         ),
         (r"^ran into (?:this|an|the following) error: *", true),
         (
-            r"^(?:failed|unable) to (?:connect|reach|access|fetch|send|load|get|call|complete|create|start|initiali[sz]e|stream|process|generate|run|parse|read|resume|query|execute|open|establish|refresh|obtain)\b(?: \S+){0,8}?: +",
+            r"^(?:failed|unable) to (?:connect|reach|access|fetch|send|load|get|call|complete|create|start|initiali[sz]e|stream|process|generate|run|parse|read|resume|query|execute|open|establish|refresh|obtain)\b(?: \S+?){0,8}?: +",
             true,
         ),
         (r"^retry(?:ing)? (?:failed|attempts? exhausted|limit (?:reached|exceeded))[:-] *", true),
