@@ -86,6 +86,8 @@ impl Autopsy {
     /// Weighs the evidence: a record that ends the run; the wait status and what speaks of memory;
     /// the exit code; the last lines. The first that speaks decides.
     pub fn examine(&self, case: &Case<'_>) -> Opinion {
+        let tail = &case.tail[case.tail.len().saturating_sub(TAIL_BYTES)..];
+        let case = &Case { tail, ..*case };
         let session = case
             .tail
             .rsplit(|byte| *byte == b'\n')

@@ -11,8 +11,6 @@ use crate::examine::{Examiner, Found};
 use crate::kind::Kind;
 use crate::rules::Sense;
 
-/// No more of an output is searched for records.
-const RECORD_BYTES: usize = 1 << 20;
 /// No record is longer than so many lines.
 const RECORD_LINES: usize = 400;
 
@@ -33,8 +31,7 @@ pub(crate) enum Told {
 
 /// The records of an output, the last one first.
 pub(crate) fn backwards(output: &[u8]) -> impl Iterator<Item = Value> {
-    let tail = &output[output.len().saturating_sub(RECORD_BYTES)..];
-    let mut lines = tail.rsplit(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end);
+    let mut lines = output.rsplit(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end);
     std::iter::from_fn(move || {
         loop {
             let line = lines.next()?;

@@ -26,31 +26,31 @@ fn class(kind: Kind, status: Status, oom: bool, tail: &str) -> Option<Class> {
 fn hostile_outputs_are_outputs_like_any_other() {
     let limit = "You've hit your session limit · resets 3:45pm";
     let outputs: Vec<Vec<u8>> = vec![
-        vec![b'x'; 3 << 20],
-        vec![0; 1 << 20],
-        vec![0xff; 1 << 20],
-        b"\x1b[31m".repeat(200_000),
-        b"\x1b]0;title".repeat(100_000),
-        b"\x1b".repeat(100_000),
-        b"\r".repeat(100_000),
-        b"\n".repeat(1 << 20),
-        b"{".repeat(1 << 20),
-        b"[{".repeat(1 << 19),
-        b"{\"a\":".repeat(200_000),
-        b"}\n".repeat(300_000),
-        b"{\n".repeat(300_000),
+        vec![b'x'; 2 << 20],
+        vec![0; 1 << 17],
+        vec![0xff; 1 << 17],
+        b"\x1b[31m".repeat(30_000),
+        b"\x1b]0;title".repeat(20_000),
+        b"\x1b".repeat(20_000),
+        b"\r".repeat(20_000),
+        b"\n".repeat(1 << 17),
+        b"{".repeat(1 << 17),
+        b"[{".repeat(1 << 16),
+        b"{\"a\":".repeat(30_000),
+        b"}\n".repeat(10_000),
+        b"{\n".repeat(10_000),
         b"{\"type\":\"result\",\"is_error\":true,\"result\":\"You've hit".to_vec(),
-        b"ERROR: ".repeat(100_000),
-        b"error error error ".repeat(50_000),
-        b"API Error: 529 ".repeat(50_000),
-        b"\"message\": \"".repeat(50_000),
-        "⎿".repeat(100_000).into_bytes(),
+        b"ERROR: ".repeat(20_000),
+        b"error error error ".repeat(10_000),
+        b"API Error: 529 ".repeat(10_000),
+        b"\"message\": \"".repeat(10_000),
+        "⎿".repeat(30_000).into_bytes(),
         "resets resets resets ".repeat(10_000).into_bytes(),
         "limit ".repeat(50_000).into_bytes(),
     ];
     for output in &outputs {
-        for kind in Kind::ALL {
-            let found = examine(*kind, Status::Exited(1), false, output).finding.unwrap();
+        for kind in [Kind::Claude, Kind::Codex, Kind::Generic] {
+            let found = examine(kind, Status::Exited(1), false, output).finding.unwrap();
             assert!(found.evidence.is_none_or(|evidence| evidence.len() <= 4 * 400));
         }
         // The last line counts, whatever stands before it.
@@ -64,7 +64,7 @@ fn hostile_outputs_are_outputs_like_any_other() {
 
 #[test]
 fn a_result_longer_than_the_lines_that_are_read_is_still_a_result() {
-    let text = "word ".repeat(100_000);
+    let text = "word ".repeat(20_000);
     let record = format!(
         "{{\"type\":\"result\",\"subtype\":\"success\",\"is_error\":false,\"result\":\"{text}\"}}"
     );

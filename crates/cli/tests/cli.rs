@@ -230,7 +230,10 @@ fn the_end_of_a_long_output_is_read_from_a_file_and_from_a_pipe() {
 #[test]
 fn a_wrong_autopsy_says_what_would_be_right() {
     insta::assert_snapshot!("no_such_kind", shown(&["autopsy", "--kind", "clade", "-"]));
-    insta::assert_snapshot!("no_such_output", shown(&["autopsy", "--kind", "claude", "nowhere.log"]));
+    insta::assert_snapshot!(
+        "no_such_output",
+        shown(&["autopsy", "--kind", "claude", "nowhere.log"])
+    );
     let both = defib(&["autopsy", "--kind", "claude", "--exit", "1", "--signal", "9", "-"]);
     assert_eq!(both.status.code(), Some(2));
     let broken = "../config/tests/fixtures/ten-mistakes.toml";
