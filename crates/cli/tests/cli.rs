@@ -158,3 +158,85 @@ fn a_reader_that_has_seen_enough_is_no_error() {
     assert!(output.status.success());
     assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
 }
+
+/// What `autopsy` prints for an output on its standard input.
+fn autopsy(arguments: &[&str], output: &[u8]) -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut command = Command::cargo_bin("defib").unwrap();
+    command.current_dir(folder).env_clear().env("TZ", "UTC").arg("autopsy");
+    let output = command.args(arguments).arg("-").write_stdin(output).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn an_autopsy_tells_class_evidence_and_reset_time() {
+    let limit = b"Claude AI usage limit reached|1749924000\n";
+    insta::assert_snapshot!(autopsy(&["--kind", "claude", "--exit", "1"], limit), @r#"
+    {
+      "class": "quota",
+      "evidence": "Claude AI usage limit reached|1749924000",
+      "resets_at": "2025-06-14T18:00:00Z"
+    }
+    "#);
+    insta::assert_snapshot!(autopsy(&["--kind", "gemini", "--exit", "41"], b""), @r#"
+    {
+      "class": "auth",
+      "evidence": "exit code 41",
+      "resets_at": null
+    }
+    "#);
+    insta::assert_snapshot!(autopsy(&["--kind", "python", "--signal", "KILL"], b"\xff\0"), @r#"
+    {
+      "class": "error",
+      "evidence": null,
+      "resets_at": null
+    }
+    "#);
+    insta::assert_snapshot!(autopsy(&["--kind", "codex", "--exit", "1"], b"Reconnecting... 2/5"), @r#"
+    {
+      "class": null,
+      "evidence": null,
+      "resets_at": null
+    }
+    "#);
+}
+
+#[test]
+fn an_autopsy_tries_the_rules_of_the_config_file_first() {
+    let arguments = ["--kind", "generic", "--exit", "3", "-f", "tests/fixtures/rules.toml"];
+    insta::assert_snapshot!(autopsy(&arguments, b"FATAL: license expired\n"), @r#"
+    {
+      "class": "config",
+      "evidence": "FATAL: license expired",
+      "resets_at": null
+    }
+    "#);
+}
+
+#[test]
+fn the_end_of_a_long_output_is_read_from_a_file_and_from_a_pipe() {
+    let mut long = b"noise\n".repeat(1_000_000);
+    long.extend_from_slice(b"Prompt is too long\n");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("long.log");
+    std::fs::write(&file, &long).unwrap();
+    let from_file = defib(&["autopsy", "--kind", "claude", "--exit", "1", file.to_str().unwrap()]);
+    let from_file = String::from_utf8(from_file.stdout).unwrap();
+    assert!(from_file.contains("\"context\""), "{from_file}");
+    assert_eq!(autopsy(&["--kind", "claude", "--exit", "1"], &long), from_file);
+}
+
+#[test]
+fn a_wrong_autopsy_says_what_would_be_right() {
+    insta::assert_snapshot!("no_such_kind", shown(&["autopsy", "--kind", "clade", "-"]));
+    insta::assert_snapshot!(
+        "no_such_output",
+        shown(&["autopsy", "--kind", "claude", "nowhere.log"])
+    );
+    let both = defib(&["autopsy", "--kind", "claude", "--exit", "1", "--signal", "9", "-"]);
+    assert_eq!(both.status.code(), Some(2));
+    let broken = "../config/tests/fixtures/ten-mistakes.toml";
+    let broken = defib(&["autopsy", "--kind", "claude", "-f", broken, "Cargo.toml"]);
+    assert_eq!(broken.status.code(), Some(3));
+}

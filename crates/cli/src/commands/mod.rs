@@ -2,6 +2,7 @@
 
 mod act;
 mod attach;
+mod autopsy;
 mod check;
 mod demo;
 mod down;
@@ -71,6 +72,7 @@ pub(crate) enum Command {
     Plan(plan::Plan),
     Reload(plan::Reload),
     Simulate(Box<simulate::Simulate>),
+    Autopsy(autopsy::Autopsy),
     Upgrade(upgrade::Upgrade),
     Schema(schema::Schema),
     Version(version::Version),
@@ -101,6 +103,7 @@ impl Command {
             Command::Plan(plan) => plan.run(context),
             Command::Reload(reload) => reload.run(context),
             Command::Simulate(simulate) => simulate.run(context),
+            Command::Autopsy(autopsy) => autopsy.run(),
             Command::Upgrade(upgrade) => upgrade.run(context),
             Command::Schema(schema) => schema.run(),
             Command::Version(version) => version.run(context),
