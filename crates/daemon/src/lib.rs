@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod api;
+mod coroner;
 mod engine;
 mod intents;
 mod journal;

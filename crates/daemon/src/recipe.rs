@@ -60,6 +60,8 @@ pub(crate) struct RunFacts {
     pub(crate) restarts: u32,
     pub(crate) last_class: Option<&'static str>,
     pub(crate) last_exit: Option<i32>,
+    /// The session that it takes up.
+    pub(crate) session: Option<String>,
 }
 
 impl Project {
@@ -148,7 +150,7 @@ impl Project {
         env.extend(own.map(|(name, value)| (name.to_owned(), value)));
         Ok(SpawnOrder {
             key: RunKey { agent: agent.name.clone(), run },
-            argv: argv(&agent.command),
+            argv: command_line(agent, facts.session.as_deref()),
             env: env.into_iter().collect(),
             cwd: text(&self.cwd(agent)),
             terminal: agent.pty.then_some(TERMINAL),
@@ -208,6 +210,16 @@ pub fn environment_for(
 ) -> BTreeMap<String, String> {
     let passed = |name: &str| config.agents.iter().any(|agent| is_named(&agent.env_pass, name));
     caller.filter(|(name, _)| is_base(name) || passed(name)).collect()
+}
+
+/// The program and its arguments, for a run that takes up a session or begins anew.
+fn command_line(agent: &config::Agent, session: Option<&str>) -> Vec<String> {
+    match (&agent.resume, session) {
+        (Some(resume), Some(session)) => {
+            argv(resume).into_iter().map(|word| word.replace("{session}", session)).collect()
+        }
+        (None, _) | (_, None) => argv(&agent.command),
+    }
 }
 
 /// The program and its arguments.

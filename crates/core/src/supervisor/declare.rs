@@ -62,6 +62,14 @@ impl Supervisor {
         &self.agents[id.index()].policy
     }
 
+    /// The policy of an agent, to be kept.
+    ///
+    /// # Panics
+    /// If the id is of another supervisor.
+    pub fn shared_policy(&self, id: AgentId) -> alloc::sync::Arc<Policy> {
+        self.agents[id.index()].policy.clone()
+    }
+
     /// The group that an agent is in, if it is in one.
     ///
     /// # Panics

@@ -11,6 +11,7 @@ use defib_host::protocol::{Request, RunKey};
 use tokio::sync::oneshot;
 
 use super::Engine;
+use crate::coroner::Examined;
 use crate::logs::ScribeEvent;
 use crate::recipe::Project;
 use crate::wire::{
@@ -48,6 +49,8 @@ pub(crate) enum Ask {
     Replace(String, Answer<()>),
     /// The scribe has something to say.
     Scribe(ScribeEvent),
+    /// A dead run has been examined.
+    Examined(Examined),
     /// A goal is on disk.
     Stored(u64),
     /// The history has on disk what the journal set aside.
@@ -91,6 +94,7 @@ impl Engine {
                 self.leave = true;
             }
             Ask::Scribe(event) => self.hear_scribe(event),
+            Ask::Examined(examined) => self.examined(examined),
             Ask::Stored(ticket) => self.stored(ticket),
             Ask::Flushed => self.journal.forget(),
             Ask::Unspawnable { key, why } => self.unspawnable(&key, why),

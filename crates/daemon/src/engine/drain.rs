@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 
 use super::ask::Ask;
 use super::{Engine, Pending};
+use crate::coroner::autopsy_of;
 use crate::logs::Rotation;
 use crate::recipe::{Project, RunFacts};
 
@@ -44,6 +45,9 @@ impl Engine {
         self.keep(lives);
         self.publish();
         for record in out.records.drain(..) {
+            if Engine::ends_session(&record.what) {
+                self.forget_session(&record.agent);
+            }
             if is_rest(&record.what) {
                 self.store_rest(&record.agent);
             }
@@ -181,9 +185,9 @@ impl Engine {
     fn carry_out(&mut self, effect: Effect) {
         match effect {
             Effect::StoreGoal { .. } => {}
-            Effect::Spawn { agent, run, fresh: _ } => {
+            Effect::Spawn { agent, run, fresh } => {
                 let name = self.supervisor.name(agent).clone();
-                self.spawn(&name, run);
+                self.spawn(&name, run, fresh);
             }
             Effect::Signal { agent, run, ask } => {
                 let key = RunKey { agent: self.supervisor.name(agent).clone(), run };
@@ -205,8 +209,9 @@ impl Engine {
         }
     }
 
-    fn spawn(&mut self, name: &Name, run: RunId) {
-        let facts = self.facts(name);
+    fn spawn(&mut self, name: &Name, run: RunId, fresh: bool) {
+        let mut facts = self.facts(name);
+        facts.session = self.session_for(name, run, fresh);
         let recipe = self.recipe(name);
         let order = recipe.map(|(project, agent)| project.order(&self.home, agent, run, &facts));
         let key = RunKey { agent: name.clone(), run };
@@ -234,6 +239,7 @@ impl Engine {
             restarts: view.sight.restarts,
             last_class: death.map(|death| death.class.word()),
             last_exit: death.and_then(|death| death.exit_code),
+            session: None,
         }
     }
 
@@ -262,6 +268,10 @@ impl Engine {
             agents.map(|(at, agent)| (agent.name.clone(), (project.clone(), at)))
         });
         self.declared_in = places.collect();
+        let rules = |(name, project): (&Name, &Project)| {
+            (name.clone(), Arc::new(autopsy_of(&project.config)))
+        };
+        self.rules = self.projects.iter().map(rules).collect();
     }
 
     pub(super) fn project_name_of(&self, name: &Name) -> Option<Name> {

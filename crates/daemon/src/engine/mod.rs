@@ -7,9 +7,13 @@
 //! agent or a client.
 
 mod ask;
+mod death;
 mod drain;
+mod session;
 mod start;
 mod status;
+
+use death::Dying;
 
 pub(crate) use ask::{Answer, Ask};
 pub(crate) use start::Setup;
@@ -22,19 +26,21 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 
-use defib_core::run::{ExitReport, Finding, Status};
-use defib_core::{AgentId, Effect, Input, Name, Outbox, RunId, Signal, Supervisor, View};
+use defib_autopsy::Autopsy;
+use defib_core::run::Status;
+use defib_core::{AgentId, Effect, Input, Name, Outbox, RunId, Supervisor, View};
 use defib_history::{Event, History, HistoryError, Intent};
 use defib_host::clock::{BootTimer, ClockSteps, now};
-use defib_host::protocol::{How, News, Request, RunEnd, RunKey, Stage};
+use defib_host::protocol::{News, Request, RunKey, Stage};
 use defib_host::wake::Waker;
 use defib_host::{Channel, Flushed};
 use rustix::event::{PollFd, PollFlags, poll};
 use tokio::sync::broadcast;
 
+use crate::coroner::Coroner;
 use crate::intents::IntentDesk;
 use crate::journal::Journal;
-use crate::logs::{Scribe, ScribeEvent};
+use crate::logs::{Scribe, ScribeEvent, Source};
 use crate::recipe::Project;
 
 /// The way to the engine, for everyone else in the daemon.
@@ -94,6 +100,15 @@ pub(crate) struct Engine {
     intents: IntentDesk,
     journal: Journal,
     scribe: Scribe,
+    coroner: Coroner,
+    /// Runs that have ended, until what they left has been looked at.
+    dying: Vec<Dying>,
+    /// The sessions that agents can take up again.
+    sessions: BTreeMap<Name, String>,
+    /// The runs that took one up.
+    resumed: BTreeMap<Name, RunId>,
+    /// The rules by which each project's dead are examined.
+    rules: BTreeMap<Name, Arc<Autopsy>>,
     handle: EngineHandle,
     asks: Receiver<Ask>,
     wake: Arc<Waker>,
@@ -142,6 +157,7 @@ impl Engine {
             while let Ok(ask) = self.asks.try_recv() {
                 self.answer(ask);
             }
+            self.give_up_on_tails();
             self.handle(Input::Tick);
             if self.leave {
                 self.leave();
@@ -169,7 +185,8 @@ impl Engine {
 
     fn arm_timer(&mut self) {
         // A timer that cannot be set would be a kernel that has lost its way.
-        let _ = self.timer.set(self.supervisor.next_deadline());
+        let tails = self.dying.iter().map(|dying| dying.give_up);
+        let _ = self.timer.set(tails.chain(self.supervisor.next_deadline()).min());
     }
 
     /// Hands an input to the core and deals with what comes out.
@@ -201,7 +218,7 @@ impl Engine {
                 self.died(&key, Status::NotSpawned { usable }, Some(evidence.into()));
                 self.send(&Request::Acknowledge(key));
             }
-            News::Exited { key, end } => self.exited(&key, &end, descriptors.pop()),
+            News::Exited { key, end } => self.exited(&key, end, descriptors.pop()),
             News::Unknown(key) => self.died(&key, Status::Unseen, None),
             News::CloseAsked => {
                 self.keep_closing();
@@ -215,49 +232,16 @@ impl Engine {
 
     fn capture(&self, key: &RunKey, output: OwnedFd, terminal: bool) {
         let rotation = self.rotation_of(&key.agent);
-        self.scribe.attach(key.agent.clone(), key.run, output, terminal, rotation);
-    }
-
-    /// A run has ended. What it wrote while nobody captured comes along; the report is acknowledged
-    /// when all of it is in the log, because the keeper then lets go of it.
-    fn exited(&mut self, key: &RunKey, end: &RunEnd, output: Option<OwnedFd>) {
-        if let Some(output) = output {
-            let terminal = rustix::termios::isatty(&output);
-            self.capture(key, output, terminal);
-        }
-        let status = match end.how {
-            How::Exited(code) => Status::Exited(code),
-            How::Signaled(number) => Status::Signaled(Signal(number)),
-        };
-        if self.pids.contains_key(&key.agent) && self.is_current(key) {
-            self.pids.remove(&key.agent);
-        }
-        self.died(key, status, None);
-        if end.leftovers_killed > 0 {
-            let count = end.leftovers_killed.into();
-            self.tell("leftovers-ended", Some(key.clone()), [("processes", count)]);
-        }
-        self.scribe.close(key.agent.clone(), key.run);
-        self.note_usage(key, end);
+        // Others on its account may wait for a sign that it works.
+        let shares = self.recipe(&key.agent).is_some_and(|(_, agent)| agent.account.is_some());
+        let RunKey { agent, run } = key.clone();
+        let source = Source { agent, run, output, terminal, listened_for: shares };
+        self.scribe.attach(source, rotation);
     }
 
     fn is_current(&self, key: &RunKey) -> bool {
         let id = self.supervisor.known(&key.agent);
         id.is_some_and(|id| self.supervisor.sight(id).run == Some(key.run))
-    }
-
-    /// A run is over.
-    fn died(&mut self, key: &RunKey, status: Status, evidence: Option<Box<str>>) {
-        if let Some(agent) = self.supervisor.known(&key.agent) {
-            let class = self.supervisor.policy(agent).class_of(status);
-            let finding = evidence.map(|evidence| Finding {
-                class,
-                evidence: Some(evidence),
-                resets_at: None,
-            });
-            let report = ExitReport { status, finding };
-            self.handle(Input::Exited { agent, run: key.run, report });
-        }
     }
 
     fn send(&mut self, request: &Request) {
@@ -268,9 +252,10 @@ impl Engine {
 
     fn hear_scribe(&mut self, event: ScribeEvent) {
         match event {
-            ScribeEvent::Tail { agent, run, tail } => {
-                self.send(&Request::Acknowledge(RunKey { agent: agent.clone(), run }));
-                self.note_tail(agent, run, &tail);
+            ScribeEvent::Spoke { agent, run } => {
+                if let Some(agent) = self.supervisor.known(&agent) {
+                    self.handle(Input::ActivitySeen { agent, run });
+                }
             }
             ScribeEvent::Lost { agent, bytes, error } => {
                 let key = RunKey { agent, run: RunId(0) };

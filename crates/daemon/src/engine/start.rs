@@ -24,6 +24,7 @@ use tokio::sync::broadcast;
 
 use super::ask::Ask;
 use super::{Engine, EngineHandle};
+use crate::coroner::Coroner;
 use crate::intents::IntentDesk;
 use crate::journal::Journal;
 use crate::logs::Scribe;
@@ -155,6 +156,8 @@ impl Engine {
             move |agent| drop(growth.send(agent.clone())),
             move |event| teller.tell(Ask::Scribe(event)),
         )?;
+        let teller = handle.clone();
+        let coroner = Coroner::start(move |examined| teller.tell(Ask::Examined(examined)))?;
         let seq = whole.as_ref().map_or(0, |whole| whole.0).max(highest_seq).max(last_unwritten);
         let info = DaemonInfo {
             pid: std::process::id(),
@@ -171,6 +174,11 @@ impl Engine {
             history,
             journal,
             scribe,
+            coroner,
+            dying: Vec::new(),
+            rules: BTreeMap::new(),
+            sessions: sessions(&intents),
+            resumed: BTreeMap::new(),
             handle: handle.clone(),
             asks: inbox,
             wake,
@@ -227,7 +235,9 @@ impl Engine {
             }
         }
         for (key, end, output) in ended {
-            self.exited(&key, &end, output);
+            // Its report waits for us like a run that lives.
+            found.entry(key.agent.clone()).or_insert(key.run);
+            self.exited(&key, end, output);
         }
         for name in self.supervisor.known_names() {
             if let Some(agent) = self.supervisor.known(&name) {
@@ -292,6 +302,14 @@ fn projects(heard: &Inheritance, intents: &Intents, unbroken: bool) -> BTreeMap<
     };
     let loaded = intents.projects.values().filter_map(load);
     loaded.map(|project| (project.config.project.clone(), project)).collect()
+}
+
+/// The sessions that were seen before us.
+fn sessions(intents: &Intents) -> BTreeMap<Name, String> {
+    let seen = intents.kept.iter().filter_map(|(key, session)| {
+        Some((Name::parse(key.strip_prefix("session/")?).ok()?, session.clone()))
+    });
+    seen.collect()
 }
 
 /// The last run of each agent that the history knows of.

@@ -12,7 +12,7 @@ mod segment;
 
 pub use frame::{Frame, Frames, NoFrame};
 pub use reader::{Extent, LogReader};
-pub use scribe::{Scribe, ScribeEvent};
+pub use scribe::{Scribe, ScribeEvent, Source};
 pub use segment::{Rotation, SegmentWriter};
 
 use std::path::{Path, PathBuf};

@@ -22,22 +22,20 @@ use super::segment::{Rotation, SegmentWriter};
 use super::{Place, folder};
 use crate::terminal::Terminals;
 
-/// How much of a run's output is kept with its death.
-const TAIL: u64 = 64 << 10;
+/// How much of a run's output is shown on its terminal to whoever comes later.
+const TAIL: usize = 64 << 10;
 /// The eventfd's key in the epoll set; no agent has it.
 const WAKE: u64 = u64::MAX;
 
 /// What the scribe has to say.
 #[derive(Debug)]
 pub enum ScribeEvent {
-    /// A run is over; these are its last bytes.
-    Tail {
+    /// A run that is listened for has written something for the first time.
+    Spoke {
         /// Whose.
         agent: Name,
         /// Which.
         run: RunId,
-        /// The bytes.
-        tail: Vec<u8>,
     },
     /// Output was thrown away because the log could not be written.
     Lost {
@@ -50,9 +48,12 @@ pub enum ScribeEvent {
     },
 }
 
+/// What is done with a run's last bytes, on the scribe's thread.
+type Then = Box<dyn FnOnce(Vec<u8>) + Send>;
+
 enum Order {
-    Attach { agent: Name, run: RunId, output: OwnedFd, terminal: bool, rotation: Rotation },
-    Close { agent: Name, run: RunId },
+    Attach(Source, Rotation),
+    Close { agent: Name, run: RunId, most: usize, then: Then },
     Forget { agent: Name },
 }
 
@@ -94,20 +95,20 @@ impl Scribe {
     }
 
     /// Captures the output of a run.
-    pub fn attach(
+    pub fn attach(&self, source: Source, rotation: Rotation) {
+        self.order(Order::Attach(source, rotation));
+    }
+
+    /// The run is over: takes what it has written, and hands over its last bytes, `most` of them.
+    /// What is done with them is done on the scribe's thread and must not block.
+    pub fn close(
         &self,
         agent: Name,
         run: RunId,
-        output: OwnedFd,
-        terminal: bool,
-        rotation: Rotation,
+        most: usize,
+        then: impl FnOnce(Vec<u8>) + Send + 'static,
     ) {
-        self.order(Order::Attach { agent, run, output, terminal, rotation });
-    }
-
-    /// The run is over: takes what it has written, and tells its last bytes.
-    pub fn close(&self, agent: Name, run: RunId) {
-        self.order(Order::Close { agent, run });
+        self.order(Order::Close { agent, run, most, then: Box::new(then) });
     }
 
     /// The agent is gone; its log files stay.
@@ -123,11 +124,18 @@ impl Scribe {
 }
 
 /// Something that output comes from.
-struct Source {
-    agent: Name,
-    run: RunId,
-    output: OwnedFd,
-    terminal: bool,
+#[derive(Debug)]
+pub struct Source {
+    /// Whose.
+    pub agent: Name,
+    /// Which run's.
+    pub run: RunId,
+    /// Where it comes from.
+    pub output: OwnedFd,
+    /// Whether that is a terminal.
+    pub terminal: bool,
+    /// Whether somebody waits for its first bytes.
+    pub listened_for: bool,
 }
 
 /// An agent's log, and where its present run began.
@@ -167,34 +175,37 @@ impl Desk {
                     }
                     key => self.capture(key),
                 }
-            }
-            while let Ok(order) = self.inbox.try_recv() {
-                self.carry_out(order);
+                // Whoever has died does not wait behind those who write much.
+                while let Ok(order) = self.inbox.try_recv() {
+                    self.carry_out(order);
+                }
             }
         }
     }
 
     fn carry_out(&mut self, order: Order) {
         match order {
-            Order::Attach { agent, run, output, terminal, rotation } => {
-                self.begin(&agent, run, rotation);
-                if terminal {
-                    self.show(&agent, run, &output);
-                }
-                // A descriptor that is shared with others and would block would stop us all.
-                let flags = fcntl_getfl(&output).unwrap_or(OFlags::empty());
-                let _ = fcntl_setfl(&output, flags | OFlags::NONBLOCK);
-                let key = self.next_key;
-                self.next_key += 1;
-                let data = epoll::EventData::new_u64(key);
-                if epoll::add(&self.set, &output, data, epoll::EventFlags::IN).is_ok() {
-                    self.sources.insert(key, Source { agent, run, output, terminal });
-                }
-            }
-            Order::Close { agent, run } => self.close(agent, run),
+            Order::Attach(source, rotation) => self.attach(source, rotation),
+            Order::Close { agent, run, most, then } => then(self.close(&agent, run, most)),
             Order::Forget { agent } => {
                 self.logs.remove(&agent);
             }
+        }
+    }
+
+    fn attach(&mut self, source: Source, rotation: Rotation) {
+        self.begin(&source.agent, source.run, rotation);
+        if source.terminal {
+            self.show(&source.agent, source.run, &source.output);
+        }
+        // A descriptor that is shared with others and would block would stop us all.
+        let flags = fcntl_getfl(&source.output).unwrap_or(OFlags::empty());
+        let _ = fcntl_setfl(&source.output, flags | OFlags::NONBLOCK);
+        let key = self.next_key;
+        self.next_key += 1;
+        let data = epoll::EventData::new_u64(key);
+        if epoll::add(&self.set, &source.output, data, epoll::EventFlags::IN).is_ok() {
+            self.sources.insert(key, source);
         }
     }
 
@@ -221,23 +232,29 @@ impl Desk {
     /// A run's terminal can be looked at, with what it has written for an earlier daemon.
     fn show(&self, agent: &Name, run: RunId, master: &OwnedFd) {
         if let Ok(master) = master.try_clone() {
-            self.terminals.open(agent.clone(), run, master, &self.tail(agent));
+            self.terminals.open(agent.clone(), run, master, &self.tail(agent, TAIL));
         }
     }
 
     /// The last bytes of an agent's present run.
-    fn tail(&self, agent: &Name) -> Vec<u8> {
+    fn tail(&self, agent: &Name, most: usize) -> Vec<u8> {
         let log = self.logs.get(agent);
-        let tail = log.and_then(|log| log.writer.as_ref()?.tail_since(log.start, TAIL).ok());
+        let tail = log.and_then(|log| log.writer.as_ref()?.tail_since(log.start, most as u64).ok());
         tail.unwrap_or_default()
     }
 
     /// Moves what a source has to its agent's log.
     fn capture(&mut self, key: u64) {
-        let Some(source) = self.sources.get(&key) else { return };
+        let Some(source) = self.sources.get_mut(&key) else { return };
         let Some(log) = self.logs.get_mut(&source.agent) else { return };
         match log.take_from(&self.home, source, &self.terminals) {
-            Ok(Moved::Bytes(_)) => (self.grew)(&source.agent),
+            Ok(Moved::Bytes(_)) => {
+                if std::mem::take(&mut source.listened_for) {
+                    let (agent, run) = (source.agent.clone(), source.run);
+                    (self.tell)(ScribeEvent::Spoke { agent, run });
+                }
+                (self.grew)(&source.agent);
+            }
             Ok(Moved::WouldBlock) => {}
             Ok(Moved::End) => self.detach(key),
             Err(error) => self.throw_away(key, &error),
@@ -276,11 +293,11 @@ impl Desk {
         }
     }
 
-    fn close(&mut self, agent: Name, run: RunId) {
+    fn close(&mut self, agent: &Name, run: RunId, most: usize) -> Vec<u8> {
         let keys: Vec<u64> = self
             .sources
             .iter()
-            .filter(|(_, source)| source.agent == agent && source.run == run)
+            .filter(|(_, source)| source.agent == *agent && source.run == run)
             .map(|(key, _)| *key)
             .collect();
         for key in keys {
@@ -300,10 +317,9 @@ impl Desk {
                 }
             }
         }
-        (self.grew)(&agent);
-        self.terminals.close(&agent, run);
-        let tail = self.tail(&agent);
-        (self.tell)(ScribeEvent::Tail { agent, run, tail });
+        (self.grew)(agent);
+        self.terminals.close(agent, run);
+        self.tail(agent, most)
     }
 
     fn detach(&mut self, key: u64) {

@@ -1,0 +1,121 @@
+//! The coroner: what the dead have left is examined here, before anything is decided about them.
+//!
+//! A short tail is examined where it is read, because handing it on would take longer. A long one
+//! goes to a thread of its own, so that whoever reads what the living write does not wait for it.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+
+use defib_autopsy::{Autopsy, Case, Kind, Opinion, TAIL_BYTES, UserRule};
+use defib_config::Config;
+use defib_config::config::{self, AgentKind};
+use defib_core::run::Status;
+use defib_core::{Policy, Wall};
+use defib_host::protocol::RunKey;
+use jiff::tz::TimeZone;
+
+use crate::recipe::argv;
+
+/// A tail of this length takes about as long as a word to another thread.
+const SHORT: usize = 4 << 10;
+/// How much is read of an agent whose kind writes no records.
+const LINES: usize = 64 << 10;
+
+/// What is known of a death without looking at what was written.
+#[derive(Debug, Clone)]
+pub(crate) struct File {
+    pub(crate) key: RunKey,
+    pub(crate) status: Status,
+    pub(crate) oom: bool,
+    pub(crate) died: Wall,
+    pub(crate) kind: Kind,
+    pub(crate) policy: Arc<Policy>,
+    pub(crate) rules: Arc<Autopsy>,
+}
+
+/// What an examination found, and what it looked at.
+#[derive(Debug)]
+pub(crate) struct Examined {
+    pub(crate) key: RunKey,
+    pub(crate) opinion: Opinion,
+    pub(crate) tail: Vec<u8>,
+}
+
+/// The way to the coroner.
+#[derive(Clone)]
+pub(crate) struct Coroner {
+    long: Sender<(File, Vec<u8>)>,
+    tell: Arc<dyn Fn(Examined) + Send + Sync>,
+}
+
+impl Coroner {
+    /// Starts the coroner. `tell` must not block.
+    pub(crate) fn start(tell: impl Fn(Examined) + Send + Sync + 'static) -> io::Result<Coroner> {
+        let (long, inbox) = channel();
+        let coroner = Coroner { long, tell: Arc::new(tell) };
+        let tell = coroner.tell.clone();
+        std::thread::Builder::new().name("coroner".to_owned()).spawn(move || {
+            for (file, tail) in inbox {
+                tell(examine(file, tail));
+            }
+        })?;
+        Ok(coroner)
+    }
+
+    /// Examines a death by the last bytes that the run wrote.
+    pub(crate) fn take(&self, file: File, tail: Vec<u8>) {
+        if tail.len() <= SHORT {
+            (self.tell)(examine(file, tail));
+        } else {
+            // Its thread ends only with the process.
+            let _ = self.long.send((file, tail));
+        }
+    }
+}
+
+impl File {
+    /// How much of what the run wrote is worth reading.
+    pub(crate) const fn most(&self) -> usize {
+        match self.kind {
+            Kind::Python | Kind::Node | Kind::Generic | Kind::Goose | Kind::Aider => LINES,
+            Kind::Claude | Kind::Codex | Kind::Gemini | Kind::Opencode => TAIL_BYTES,
+        }
+    }
+}
+
+fn examine(file: File, tail: Vec<u8>) -> Examined {
+    let File { key, status, oom, died: now, kind, policy, rules } = file;
+    let zone = TimeZone::system();
+    let exit_codes = &policy.exit_codes;
+    let case = Case { kind, status, oom, tail: &tail, now, zone: &zone, exit_codes };
+    let opinion = rules.examine(&case);
+    Examined { key, opinion, tail }
+}
+
+/// The autopsy of a project: its own rules, then those that are built in.
+pub(crate) fn autopsy_of(config: &Config) -> Autopsy {
+    let rules = config.rules.iter().map(|rule| UserRule {
+        kind: rule.kind.and_then(|kind| Kind::from_word(kind.word())),
+        pattern: rule.pattern.clone(),
+        class: rule.class,
+    });
+    // Patterns were checked with the file; one that is refused all the same must not cost the rest.
+    Autopsy::new(&rules.collect::<Vec<_>>()).unwrap_or_default()
+}
+
+/// What sort of program an agent is, by its file or by its command.
+pub(crate) fn kind_of(agent: &config::Agent) -> Kind {
+    match agent.kind {
+        AgentKind::Auto => Kind::guess(&argv(&agent.command)),
+        AgentKind::Claude
+        | AgentKind::Codex
+        | AgentKind::Gemini
+        | AgentKind::Opencode
+        | AgentKind::Goose
+        | AgentKind::Aider
+        | AgentKind::Python
+        | AgentKind::Node
+        | AgentKind::Generic => Kind::from_word(agent.kind.word()).unwrap_or(Kind::Generic),
+    }
+}

@@ -1,0 +1,136 @@
+//! A run is over: what it left is looked at, then the core hears of it.
+//!
+//! The verdict waits for the autopsy, the autopsy for the last of the output, and that only so long:
+//! a disk that hangs must not hold up a restart.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use defib_autopsy::{Kind, Opinion};
+use defib_core::run::{ExitReport, Finding, Status};
+use defib_core::{Class, Input, Mono, Preset, Signal, Wall};
+use defib_host::clock::now;
+use defib_host::protocol::{How, Request, RunEnd, RunKey};
+
+use super::Engine;
+use crate::coroner::{Examined, File, kind_of};
+
+/// How long the last of a run's output is waited for.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A run that has ended and is being examined.
+#[derive(Debug)]
+pub(super) struct Dying {
+    pub(super) key: RunKey,
+    status: Status,
+    end: RunEnd,
+    /// When it is judged by its status alone.
+    pub(super) give_up: Mono,
+}
+
+impl Engine {
+    /// A run has ended. What it wrote while nobody captured comes along.
+    pub(super) fn exited(&mut self, key: &RunKey, end: RunEnd, output: Option<OwnedFd>) {
+        if let Some(output) = output {
+            let terminal = rustix::termios::isatty(&output);
+            self.capture(key, output, terminal);
+        }
+        if self.dying.iter().any(|dying| dying.key == *key) {
+            return;
+        }
+        let status = match end.how {
+            How::Exited(code) => Status::Exited(code),
+            How::Signaled(number) => Status::Signaled(Signal(number)),
+        };
+        if self.pids.contains_key(&key.agent) && self.is_current(key) {
+            self.pids.remove(&key.agent);
+        }
+        let now = now();
+        let file = self.file(key, status, end.oom, now.wall);
+        self.dying.push(Dying { key: key.clone(), status, end, give_up: now.mono + PATIENCE });
+        let (coroner, most) = (self.coroner.clone(), file.most());
+        let RunKey { agent, run } = key.clone();
+        self.scribe.close(agent, run, most, move |tail| coroner.take(file, tail));
+    }
+
+    fn file(&self, key: &RunKey, status: Status, oom: bool, died: Wall) -> File {
+        let recipe = self.recipe(&key.agent);
+        let kind = recipe.map_or(Kind::Generic, |(_, agent)| kind_of(agent));
+        let policy = self.supervisor.known(&key.agent).map(|id| self.supervisor.shared_policy(id));
+        let rules = recipe.and_then(|(project, _)| self.rules.get(&project.config.project));
+        File {
+            key: key.clone(),
+            status,
+            oom,
+            died,
+            kind,
+            policy: policy.unwrap_or_else(|| Arc::new(Preset::Default.policy())),
+            rules: rules.cloned().unwrap_or_default(),
+        }
+    }
+
+    /// What a run left has been looked at. The report is acknowledged then: all of it is in the log,
+    /// and the keeper may let go of it.
+    pub(super) fn examined(&mut self, examined: Examined) {
+        let Examined { key, opinion, tail } = examined;
+        self.note_session(&key, &opinion);
+        self.judge(&key, opinion);
+        self.send(&Request::Acknowledge(key.clone()));
+        self.note_tail(key.agent, key.run, &tail);
+    }
+
+    /// What could not be read in time is not waited for.
+    pub(super) fn give_up_on_tails(&mut self) {
+        let now = now().mono;
+        while let Some(late) = self.dying.iter().find(|dying| dying.give_up <= now) {
+            let key = late.key.clone();
+            self.judge(&key, Opinion { finding: None, session: None });
+        }
+    }
+
+    fn judge(&mut self, key: &RunKey, opinion: Opinion) {
+        // Whoever has been given up on was judged already.
+        let Some(at) = self.dying.iter().position(|dying| dying.key == *key) else { return };
+        let Dying { status, end, .. } = self.dying.swap_remove(at);
+        let finding = opinion.finding.filter(|finding| finding.evidence.is_some());
+        let finding = self.unless_session_was_lost(key, finding);
+        self.report(key, ExitReport { status, finding });
+        if end.leftovers_killed > 0 {
+            let count = end.leftovers_killed.into();
+            self.tell("leftovers-ended", Some(key.clone()), [("processes", count)]);
+        }
+        self.note_usage(key, &end);
+    }
+
+    /// A run is over that left nothing to look at.
+    pub(super) fn died(&mut self, key: &RunKey, status: Status, evidence: Option<Box<str>>) {
+        let Some(agent) = self.supervisor.known(&key.agent) else { return };
+        let class = self.supervisor.policy(agent).class_of(status);
+        let finding =
+            evidence.map(|evidence| Finding { class, evidence: Some(evidence), resets_at: None });
+        self.report(key, ExitReport { status, finding });
+    }
+
+    fn report(&mut self, key: &RunKey, report: ExitReport) {
+        if let Some(agent) = self.supervisor.known(&key.agent) {
+            self.handle(Input::Exited { agent, run: key.run, report });
+        }
+    }
+
+    /// A run that took up a session which is no longer there is no mistake in the command: the next
+    /// one begins anew.
+    fn unless_session_was_lost(
+        &mut self,
+        key: &RunKey,
+        finding: Option<Finding>,
+    ) -> Option<Finding> {
+        let resumed = self.resumed.remove(&key.agent) == Some(key.run);
+        let fix_needed = finding.as_ref().is_some_and(|finding| finding.class == Class::Config);
+        if !(resumed && fix_needed) {
+            return finding;
+        }
+        self.forget_session(&key.agent);
+        finding.map(|finding| Finding { class: Class::Error, ..finding })
+    }
+}
