@@ -10,6 +10,8 @@ use crate::kind::Kind;
 
 /// No more of an output is looked at line by line.
 pub(crate) const TAIL_BYTES: usize = 64 * 1024;
+/// No more lines are looked at, however short they are.
+const TAIL_LINES: usize = 1500;
 /// No more of a line is looked at: what a message says, it says at its beginning.
 const LINE_BYTES: usize = 4 * 1024;
 
@@ -24,13 +26,14 @@ pub(crate) struct Line<'o> {
 
 /// The lines that the agent itself wrote, in their order; blank ones are left out.
 pub(crate) fn own_lines(output: &[u8], kind: Kind) -> Vec<Line<'_>> {
-    let cut = output.len() > TAIL_BYTES;
     let tail = &output[output.len().saturating_sub(TAIL_BYTES)..];
-    let mut raw: Vec<&[u8]> = tail.split(|byte| *byte == b'\n').collect();
+    let mut raw: Vec<&[u8]> = tail.rsplit(|byte| *byte == b'\n').take(TAIL_LINES).collect();
+    let cut = output.len() > TAIL_BYTES || raw.len() == TAIL_LINES;
     if cut && raw.len() > 1 {
-        // Nobody knows how it began.
-        raw.remove(0);
+        // Nobody knows how the first one began.
+        raw.pop();
     }
+    raw.reverse();
     let texts: Vec<String> = raw.iter().map(|line| plain(line)).collect();
     let mut echo = Echo::new(kind, &texts, cut);
     let last = texts.iter().rposition(|text| !text.trim().is_empty());
