@@ -1,7 +1,7 @@
 //! Dealing with what the core decided, in one fixed order.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use defib_config::config;
 use defib_core::{Ask as Manner, Effect, Goal, Name, Outbox, RunId, Signal, What};
@@ -76,15 +76,11 @@ impl Engine {
     }
 
     /// Hands to the keeper what a successor must know, in one piece: these lives, and what holds for
-    /// all agents together. It is on its way before anything else is done.
+    /// all agents together.
     fn keep(&mut self, mut all: Vec<(String, Vec<u8>)>) {
         let whole = (self.seq, self.supervisor.totals(), self.supervisor.spent());
         all.extend(postcard::to_allocvec(&whole).ok().map(|bytes| ("whole".to_owned(), bytes)));
         self.send(&Request::KeepAll(all));
-        let deadline = Instant::now() + Duration::from_millis(50);
-        while matches!(self.keeper.flush(), Ok(Flushed::Blocked)) && Instant::now() < deadline {
-            std::thread::yield_now();
-        }
     }
 
     fn stamp(&mut self, project: Option<Name>) -> Stamp {
@@ -98,8 +94,12 @@ impl Engine {
         self.unpublished.push(event);
     }
 
-    /// Tells everybody what has been written.
-    fn publish(&mut self) {
+    /// Tells everybody what has been written, once the keeper has it: what a successor does not know
+    /// of has not happened, so nobody may have heard of it. A keeper that is busy is not waited for.
+    pub(super) fn publish(&mut self) {
+        if !matches!(self.keeper.flush(), Ok(Flushed::All)) {
+            return;
+        }
         for event in self.unpublished.drain(..) {
             self.history.append([event.clone()]);
             // Nobody may be listening.

@@ -124,7 +124,7 @@ impl Engine {
     pub(crate) fn work(mut self) {
         loop {
             self.arm_timer();
-            let _ = self.keeper.flush();
+            self.publish();
             self.wait();
             let _ = self.timer.fired();
             if self.clock_steps.stepped() {
