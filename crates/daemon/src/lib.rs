@@ -10,6 +10,7 @@ mod engine;
 mod intents;
 mod journal;
 pub mod logs;
+mod notices;
 mod recipe;
 mod terminal;
 pub mod wire;

@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 use super::ask::Ask;
 use super::{Engine, Pending};
 use crate::logs::Rotation;
+use crate::notices::{NOTIFIED, notices};
 use crate::recipe::{Project, RunFacts};
 
 impl Engine {
@@ -30,6 +31,11 @@ impl Engine {
             let event = Event::of_record(self.stamp(project), record);
             self.view.fold(event.now(), record);
             self.note(event);
+        }
+        for notice in notices(&out.records) {
+            let stamp = self.stamp(self.project_name_of(&notice.agent));
+            let body = notice.body();
+            self.note(Event::new(stamp, NOTIFIED, Some(notice.agent), notice.run, body));
         }
         self.write_journal();
         let lives: Vec<(String, Vec<u8>)> = out

@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use defib_core::limit::Tally;
 use defib_core::{
-    AgentView, Continuity, Input, Life, Name, Outbox, RunId, Settings, Snapshot, Supervisor,
-    Totals, View,
+    AgentView, Continuity, Input, Life, Name, Outbox, Record, RunId, Settings, Snapshot,
+    Supervisor, Totals, View,
 };
-use defib_history::{History, Intents, RunFilter};
+use defib_history::{Event, History, Intents, RunFilter};
 use defib_host::Channel;
 use defib_host::clock::{BootTimer, ClockSteps, boot_id, now};
 use defib_host::protocol::{News, Request, RunEnd, RunKey};
@@ -115,12 +115,13 @@ impl Engine {
             heard.kept.get("whole").and_then(|bytes| postcard::from_bytes(bytes).ok());
         // What was written and not kept has not happened: its news come again.
         let happened = whole.as_ref().map_or(u64::MAX, |whole| whole.0);
+        let last_days: Vec<Record> = unwritten.iter().filter_map(Event::record).collect();
         unwritten.retain(|event| event.seq > highest_seq && event.seq <= happened);
         // A journal that cannot be written is no reason not to start.
         let _ = journal.begin_anew(&unwritten);
         let last_unwritten = unwritten.iter().map(|event| event.seq).max().unwrap_or(0);
         history.append(unwritten);
-        let projects = projects(&heard, &intents, whole.is_some());
+        let (projects, unreadable) = projects(&heard, &intents, whole.is_some());
         let mut view = View::default();
         let mut lives: BTreeMap<Name, Life> = BTreeMap::new();
         for (name, bytes) in heard.under("life/") {
@@ -195,13 +196,18 @@ impl Engine {
             let path = path.display().to_string();
             engine.tell("history-damaged", None, [("set_aside", path.into())]);
         }
+        for Unreadable { project, file, why } in unreadable {
+            let (project, file) = (project.to_string(), file.display().to_string());
+            let body = [("project", project.into()), ("file", file.into()), ("why", why.into())];
+            engine.tell("config-unreadable", None, body);
+        }
         engine.index_agents();
         match whole {
             Some((_, totals, spent)) => {
                 let snapshot = Snapshot { lives, spent, totals };
                 engine.adopt(settings, snapshot, heard);
             }
-            None => engine.rise(settings, &intents),
+            None => engine.rise(settings, &intents, &last_days),
         }
         Ok((engine, handle))
     }
@@ -239,7 +245,10 @@ impl Engine {
     }
 
     /// Starts anew: what should be up is started.
-    fn rise(&mut self, settings: Settings, intents: &Intents) {
+    ///
+    /// Rests are stored a moment after they are decided, the journal has them at once: `last_days` are
+    /// the records that are in it, and know better.
+    fn rise(&mut self, settings: Settings, intents: &Intents, last_days: &[Record]) {
         let lives = intents.kept.iter().filter_map(|(key, text)| {
             let name = Name::parse(key.strip_prefix("life/")?).ok()?;
             Some((name, serde_json::from_str::<Life>(text).ok()?))
@@ -247,6 +256,9 @@ impl Engine {
         let mut lives: BTreeMap<Name, Life> = lives.collect();
         for (name, goal) in &intents.goals {
             lives.entry(name.clone()).or_insert_with(Life::blank).want(*goal);
+        }
+        for record in last_days {
+            lives.entry(record.agent.clone()).or_insert_with(Life::blank).recall(&record.what);
         }
         // Whatever the last daemon wrote down is to be read.
         let _ = self.history.flush(Duration::from_secs(5));
@@ -267,20 +279,40 @@ impl Engine {
     }
 }
 
+/// A project that should be up, whose file says nothing that can be used. It stays stored: an `up` with
+/// a good file brings it back.
+struct Unreadable {
+    project: Name,
+    file: PathBuf,
+    why: String,
+}
+
 /// The projects that are up: as they were applied, or else as their files say now.
-fn projects(heard: &Inheritance, intents: &Intents, unbroken: bool) -> BTreeMap<Name, Project> {
+fn projects(
+    heard: &Inheritance,
+    intents: &Intents,
+    unbroken: bool,
+) -> (BTreeMap<Name, Project>, Vec<Unreadable>) {
     if unbroken {
         let kept = heard.under("project/");
-        return kept
-            .filter_map(|(name, bytes)| Some((name, serde_json::from_slice(bytes).ok()?)))
-            .collect();
+        let kept =
+            kept.filter_map(|(name, bytes)| Some((name, serde_json::from_slice(bytes).ok()?)));
+        return (kept.collect(), Vec::new());
     }
-    let load = |project: &defib_history::Project| {
-        let loaded = defib_config::load(&project.file).ok().and_then(|file| file.outcome.config);
-        let Some(config) = loaded else {
-            // It stays stored: an `up` with a good file brings it back.
-            eprintln!("defib: {} cannot be read; its agents stay down", project.file.display());
-            return None;
+    let mut unreadable = Vec::new();
+    let load = |(name, project): (&Name, &defib_history::Project)| {
+        let loaded = match defib_config::load(&project.file) {
+            Ok(file) => file.outcome.config.ok_or_else(|| "it is not valid".to_owned()),
+            Err(error) => Err(error.to_string()),
+        };
+        let config = match loaded {
+            Ok(config) => config,
+            Err(why) => {
+                let (project, file) = (name.clone(), project.file.clone());
+                eprintln!("defib: {}: {why}; its agents stay down", file.display());
+                unreadable.push(Unreadable { project, file, why });
+                return None;
+            }
         };
         let mode = match project.mode.as_str() {
             "once" => Mode::Once,
@@ -290,8 +322,9 @@ fn projects(heard: &Inheritance, intents: &Intents, unbroken: bool) -> BTreeMap<
         let environment = crate::recipe::environment_for(&config, std::env::vars());
         Some(Project { path: project.file.clone(), config, mode, environment })
     };
-    let loaded = intents.projects.values().filter_map(load);
-    loaded.map(|project| (project.config.project.clone(), project)).collect()
+    let loaded: Vec<Project> = intents.projects.iter().filter_map(load).collect();
+    let by_name = loaded.into_iter().map(|project| (project.config.project.clone(), project));
+    (by_name.collect(), unreadable)
 }
 
 /// The last run of each agent that the history knows of.
