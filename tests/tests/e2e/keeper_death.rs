@@ -215,3 +215,47 @@ fn a_project_whose_file_is_gone_is_said_and_comes_back_with_its_history() {
     assert_eq!(field(&status, "run"), 2, "{status}");
     assert_eq!(bench.history("a").len(), 2);
 }
+
+#[test]
+fn an_agent_whose_variables_came_from_the_caller_is_started_once_by_the_next_up() {
+    let mut bench = bench();
+    bench.set("A_SECRET", "value-of-the-caller");
+    bench.set("SOME_OTHER", "another");
+    let lives = bench.file("lives");
+    let script = format!("count {lives} env A_SECRET env SOME_OTHER print told forever");
+    let passed = |names: &str| format!("env_pass = [{names}]");
+    let parts = [
+        bench.agent("named", &script, &passed("\"A_SECRET\"")),
+        bench.agent("matched", &script, &passed("\"A_SEC*\", \"SOME_*\"")),
+    ];
+    let events = bench.up(&parts);
+    for round in 1..=3 {
+        for name in ["named", "matched"] {
+            let log = bench.await_log(name, |log| log.matches("told").count() >= round);
+            assert_eq!(log.matches("A_SECRET=value-of-the-caller\n").count(), round, "{log}");
+            let status = bench.await_state(name, "running");
+            assert_eq!(field(&status, "run"), round as u64, "{status}");
+        }
+        bench.kill_both();
+        bench.defib(&["up", "--detach"]).good();
+    }
+    events.of_run("matched", 4, "run-ready");
+    assert_eq!(lines_of(&bench, "lives").len(), 8);
+}
+
+#[test]
+fn what_came_up_by_itself_outlives_the_daemon_that_started_it() {
+    let bench = bench();
+    bench.up(&[bench.agent("a", "forever", "")]);
+    bench.pid("a");
+    bench.kill_both();
+    let other = format!("[project]\nname = \"other\"\n{}", bench.agent("b", "forever", ""));
+    std::fs::write(bench.project().join("other.toml"), other).unwrap();
+    bench.defib(&["up", "--detach", "-f", "other.toml"]).good();
+    let pids = [bench.pid("a"), bench.pid("b")];
+    bench.kill_daemon();
+    assert_eq!([bench.pid("a"), bench.pid("b")], pids);
+    proc::kill(pids[0], "KILL");
+    let status = bench.await_status("a", |status| status["run"] == 3);
+    assert_eq!(status["project"], "p");
+}

@@ -114,11 +114,11 @@ impl Engine {
     }
 
     /// Tells something that is no decision of the core.
-    pub(super) fn tell<const N: usize>(
+    pub(super) fn tell(
         &mut self,
         kind: &str,
         key: Option<RunKey>,
-        body: [(&str, Value); N],
+        body: impl IntoIterator<Item = (&'static str, Value)>,
     ) {
         let body: Map<String, Value> =
             body.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();

@@ -117,6 +117,8 @@ pub(crate) struct Engine {
     /// Projects that are not to come back at the next start.
     withdrawn: Vec<Name>,
     leave: bool,
+    /// What is to be started anew, while an `up` is awaited.
+    dawn: Option<start::Dawn>,
 }
 
 impl Engine {
@@ -127,6 +129,9 @@ impl Engine {
             self.publish();
             self.wait();
             let _ = self.timer.fired();
+            if self.dawn.as_ref().is_some_and(|dawn| dawn.until <= now().mono) {
+                self.rise();
+            }
             if self.clock_steps.stepped() {
                 self.handle(Input::Tick);
             }
@@ -169,7 +174,8 @@ impl Engine {
 
     fn arm_timer(&mut self) {
         // A timer that cannot be set would be a kernel that has lost its way.
-        let _ = self.timer.set(self.supervisor.next_deadline());
+        let dawn = self.dawn.as_ref().map(|dawn| dawn.until);
+        let _ = self.timer.set(self.supervisor.next_deadline().into_iter().chain(dawn).min());
     }
 
     /// Hands an input to the core and deals with what comes out.

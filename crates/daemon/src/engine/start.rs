@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use defib_core::limit::Tally;
 use defib_core::{
-    AgentView, Continuity, Input, Life, Name, Outbox, Record, RunId, Settings, Snapshot,
+    AgentView, Continuity, Input, Life, Mono, Name, Outbox, Record, RunId, Settings, Snapshot,
     Supervisor, Totals, View,
 };
 use defib_history::{Event, History, Intents, RunFilter};
@@ -20,6 +20,7 @@ use defib_host::clock::{BootTimer, ClockSteps, boot_id, now};
 use defib_host::protocol::{News, Request, RunEnd, RunKey};
 use defib_host::wake::Waker;
 use rustix::event::{PollFd, PollFlags, poll};
+use serde_json::Value;
 use tokio::sync::broadcast;
 
 use super::ask::Ask;
@@ -50,7 +51,28 @@ pub(crate) struct Setup {
     pub(crate) terminals: Terminals,
     /// What had to be set aside, if anything.
     pub(crate) damaged: Option<PathBuf>,
+    /// Whether a project is about to be brought up.
+    pub(crate) awaits_up: bool,
 }
+
+/// How long an `up` is awaited that a daemon was started for.
+const AWAIT_UP: Duration = Duration::from_secs(5);
+
+/// What a daemon starts anew with.
+pub(super) struct Dawn {
+    /// When to begin, whoever has come by then.
+    pub(super) until: Mono,
+    settings: Settings,
+    intents: Intents,
+    /// The records in the journal. Rests are stored a moment after they are decided, the journal has
+    /// them at once.
+    last_days: Vec<Record>,
+    /// What is to be said of how it began.
+    says: Vec<Saying>,
+}
+
+/// An event that is about no agent: its type and what it says.
+type Saying = (&'static str, Vec<(&'static str, Value)>);
 
 /// What the keeper told on the new connection.
 struct Inheritance {
@@ -108,7 +130,16 @@ type Whole = (u64, Totals, BTreeMap<Name, Tally>);
 impl Engine {
     /// Takes over and gives the way to the engine, which is to be put to work on a thread.
     pub(crate) fn begin(setup: Setup) -> io::Result<(Engine, EngineHandle)> {
-        let Setup { home, mut keeper, history, intents, highest_seq, terminals, damaged } = setup;
+        let Setup {
+            home,
+            mut keeper,
+            history,
+            intents,
+            highest_seq,
+            terminals,
+            damaged,
+            awaits_up,
+        } = setup;
         let heard = Inheritance::hear(&mut keeper)?;
         let (mut journal, mut unwritten) = Journal::open(&home.join("journal"))?;
         let whole: Option<Whole> =
@@ -190,30 +221,40 @@ impl Engine {
             closing: false,
             withdrawn: Vec::new(),
             leave: false,
+            dawn: None,
             home,
         };
+        let mut says: Vec<Saying> = Vec::new();
         if let Some(path) = damaged {
             let path = path.display().to_string();
-            engine.tell("history-damaged", None, [("set_aside", path.into())]);
+            says.push(("history-damaged", vec![("set_aside", path.into())]));
         }
         for Unreadable { project, file, why } in unreadable {
             let (project, file) = (project.to_string(), file.display().to_string());
-            let body = [("project", project.into()), ("file", file.into()), ("why", why.into())];
-            engine.tell("config-unreadable", None, body);
+            let body =
+                vec![("project", project.into()), ("file", file.into()), ("why", why.into())];
+            says.push(("config-unreadable", body));
         }
-        engine.index_agents();
         match whole {
             Some((_, totals, spent)) => {
                 let snapshot = Snapshot { lives, spent, totals };
                 engine.adopt(settings, snapshot, heard);
+                engine.say(says);
             }
-            None => engine.rise(settings, &intents, &last_days),
+            None => {
+                let until = started.mono + if awaits_up { AWAIT_UP } else { Duration::ZERO };
+                engine.dawn = Some(Dawn { until, settings, intents, last_days, says });
+                if !awaits_up {
+                    engine.rise();
+                }
+            }
         }
         Ok((engine, handle))
     }
 
     /// Goes on where another daemon stopped, with its agents alive.
     fn adopt(&mut self, settings: Settings, snapshot: Snapshot, heard: Inheritance) {
+        self.index_agents();
         let topology = self.topology();
         let continuity = Continuity::Unbroken;
         self.supervisor = Supervisor::restore(settings, topology, snapshot, continuity, now());
@@ -244,11 +285,14 @@ impl Engine {
         self.tell("daemon-adopted", None, [("agents", count.into())]);
     }
 
-    /// Starts anew: what should be up is started.
-    ///
-    /// Rests are stored a moment after they are decided, the journal has them at once: `last_days` are
-    /// the records that are in it, and know better.
-    fn rise(&mut self, settings: Settings, intents: &Intents, last_days: &[Record]) {
+    /// Starts anew, once: what should be up is started.
+    pub(super) fn rise(&mut self) {
+        let Some(dawn) = self.dawn.take() else { return };
+        let Dawn { settings, intents, last_days, says, .. } = dawn;
+        self.index_agents();
+        for project in self.projects.values().cloned().collect::<Vec<_>>() {
+            self.keep_project(&project);
+        }
         let lives = intents.kept.iter().filter_map(|(key, text)| {
             let name = Name::parse(key.strip_prefix("life/")?).ok()?;
             Some((name, serde_json::from_str::<Life>(text).ok()?))
@@ -257,7 +301,7 @@ impl Engine {
         for (name, goal) in &intents.goals {
             lives.entry(name.clone()).or_insert_with(Life::blank).want(*goal);
         }
-        for record in last_days {
+        for record in &last_days {
             lives.entry(record.agent.clone()).or_insert_with(Life::blank).recall(&record.what);
         }
         // Whatever the last daemon wrote down is to be read.
@@ -275,7 +319,14 @@ impl Engine {
         let continuity = Continuity::Reboot;
         self.supervisor = Supervisor::restore(settings, topology, snapshot, continuity, now());
         self.tell("daemon-started", None, [("pid", std::process::id().into())]);
+        self.say(says);
         self.handle(Input::Booted);
+    }
+
+    fn say(&mut self, says: Vec<Saying>) {
+        for (kind, body) in says {
+            self.tell(kind, None, body);
+        }
     }
 }
 
