@@ -117,12 +117,40 @@ impl Inheritance {
         }
     }
 
+    /// What is known of each agent, and what was seen of it.
+    fn lives(&self) -> (BTreeMap<Name, Life>, View) {
+        let (mut lives, mut view) = (BTreeMap::new(), View::default());
+        for (name, bytes) in self.under("life/") {
+            if let Ok((life, seen)) = postcard::from_bytes::<(Life, Option<AgentView>)>(bytes) {
+                lives.insert(name.clone(), life);
+                if let Some(seen) = seen {
+                    view.put(name, seen);
+                }
+            }
+        }
+        (lives, view)
+    }
+
     /// What was kept under keys that begin with `prefix`.
     fn under<'h>(&'h self, prefix: &'h str) -> impl Iterator<Item = (Name, &'h [u8])> + 'h {
         self.kept.iter().filter_map(move |(key, bytes)| {
             Some((Name::parse(key.strip_prefix(prefix)?).ok()?, bytes.as_slice()))
         })
     }
+}
+
+/// What is to be said of how a daemon began.
+fn says(damaged: Option<PathBuf>, unreadable: Vec<Unreadable>) -> Vec<Saying> {
+    let damaged = damaged.map(|path| {
+        let path = path.display().to_string();
+        ("history-damaged", vec![("set_aside", path.into())])
+    });
+    let unreadable = unreadable.into_iter().map(|Unreadable { project, file, why }| {
+        let (project, file) = (project.to_string(), file.display().to_string());
+        let body = vec![("project", project.into()), ("file", file.into()), ("why", why.into())];
+        ("config-unreadable", body)
+    });
+    damaged.into_iter().chain(unreadable).collect()
 }
 
 type Whole = (u64, Totals, BTreeMap<Name, Tally>);
@@ -153,16 +181,7 @@ impl Engine {
         let last_unwritten = unwritten.iter().map(|event| event.seq).max().unwrap_or(0);
         history.append(unwritten);
         let (projects, unreadable) = projects(&heard, &intents, whole.is_some());
-        let mut view = View::default();
-        let mut lives: BTreeMap<Name, Life> = BTreeMap::new();
-        for (name, bytes) in heard.under("life/") {
-            if let Ok((life, seen)) = postcard::from_bytes::<(Life, Option<AgentView>)>(bytes) {
-                lives.insert(name.clone(), life);
-                if let Some(seen) = seen {
-                    view.put(name, seen);
-                }
-            }
-        }
+        let (lives, view) = heard.lives();
         let max_total_restarts =
             projects.values().find_map(|project| project.config.supervisor.max_total_restarts);
         let started = now();
@@ -224,29 +243,16 @@ impl Engine {
             dawn: None,
             home,
         };
-        let mut says: Vec<Saying> = Vec::new();
-        if let Some(path) = damaged {
-            let path = path.display().to_string();
-            says.push(("history-damaged", vec![("set_aside", path.into())]));
-        }
-        for Unreadable { project, file, why } in unreadable {
-            let (project, file) = (project.to_string(), file.display().to_string());
-            let body =
-                vec![("project", project.into()), ("file", file.into()), ("why", why.into())];
-            says.push(("config-unreadable", body));
-        }
-        match whole {
-            Some((_, totals, spent)) => {
-                let snapshot = Snapshot { lives, spent, totals };
-                engine.adopt(settings, snapshot, heard);
-                engine.say(says);
-            }
-            None => {
-                let until = started.mono + if awaits_up { AWAIT_UP } else { Duration::ZERO };
-                engine.dawn = Some(Dawn { until, settings, intents, last_days, says });
-                if !awaits_up {
-                    engine.rise();
-                }
+        let says = says(damaged, unreadable);
+        if let Some((_, totals, spent)) = whole {
+            let snapshot = Snapshot { lives, spent, totals };
+            engine.adopt(settings, snapshot, heard);
+            engine.say(says);
+        } else {
+            let until = started.mono + AWAIT_UP;
+            engine.dawn = Some(Dawn { until, settings, intents, last_days, says });
+            if !awaits_up {
+                engine.rise();
             }
         }
         Ok((engine, handle))
