@@ -12,6 +12,7 @@
 )]
 
 mod binary;
+mod clock;
 mod follow;
 mod lines;
 pub mod proc;
@@ -27,6 +28,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 pub use binary::defib_path;
+pub use clock::MovedClock;
 pub use follow::{Events, field, is};
 pub use lines::Lines;
 pub use ran::Ran;

@@ -285,7 +285,7 @@ impl Client {
                 .hint("choose a folder that you may write to with --home or DEFIB_HOME")
         })?;
         Command::new(program)
-            .args(["internal", "keeper", "--home"])
+            .args(["internal", "keeper", "--for-up", "--home"])
             .arg(self.home.path())
             .stdin(Stdio::null())
             .stdout(Stdio::null())

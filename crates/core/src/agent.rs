@@ -10,7 +10,7 @@ use crate::class::Class;
 use crate::input::Goal;
 use crate::name::{AgentId, GroupId, Name, RunId};
 use crate::policy::Policy;
-use crate::record::{Cause, Trip, WaitReason};
+use crate::record::{Cause, Rest, Trip, WaitReason, What};
 use crate::time::Mono;
 use crate::topology::Strategy;
 use crate::verdict::{Counters, Until};
@@ -156,6 +156,31 @@ impl Life {
             let run = Run { spawned: true, ..Run::new(run, false, begun) };
             self.phase = Phase::Running(run);
         }
+    }
+
+    /// Takes a record of the agent's last days for true: whether it had come to rest, and how. Of an
+    /// agent that had not, a run that lived is told by [`was_running`](Life::was_running).
+    pub fn recall(&mut self, what: &What) {
+        self.phase = match what {
+            What::CrashedOut { by } => Phase::CrashedOut(*by),
+            What::Halted { reason } => Phase::Halted(*reason),
+            What::Rested { rest: Rest::Done } => Phase::Done,
+            What::Rested { rest: Rest::Failed } => Phase::Stopped { failed: true },
+            What::Stopped { .. } => Phase::Stopped { failed: false },
+            What::Rested { rest: Rest::Idle }
+            | What::RunStarted { .. }
+            | What::RestartScheduled { .. }
+            | What::WaitStarted { .. }
+            | What::Revived => Phase::Idle,
+            What::RunReady
+            | What::RunDied { .. }
+            | What::WaitEnded { .. }
+            | What::LimitTripped { .. }
+            | What::StopRequested { .. }
+            | What::Escalated { .. }
+            | What::GroupRestarted { .. }
+            | What::HeartbeatMissed { .. } => return,
+        };
     }
 
     pub(crate) fn new(generation: u64) -> Life {

@@ -14,7 +14,7 @@ use crate::name::{Name, RunId};
 use crate::record::{Record, Rest, WaitReason, What};
 use crate::signal::Signal;
 use crate::supervisor::{Reason, Sight, State};
-use crate::time::{Now, Wall};
+use crate::time::{Mono, Now};
 
 /// So many counted deaths in [`FLAPPING_WITHIN`] make an agent one that flaps.
 const FLAPPING_DEATHS: usize = 3;
@@ -39,7 +39,7 @@ pub struct AgentView {
     /// Its last death.
     pub last_death: Option<LastDeath>,
     /// When its last counted deaths were, oldest first.
-    counted: [Option<Wall>; FLAPPING_DEATHS],
+    counted: [Option<Mono>; FLAPPING_DEATHS],
 }
 
 /// The last death of an agent.
@@ -73,7 +73,7 @@ impl AgentView {
     };
 
     /// Whether it died three or more counted deaths in the last ten minutes.
-    pub fn is_flapping(&self, now: Wall) -> bool {
+    pub fn is_flapping(&self, now: Mono) -> bool {
         self.counted.iter().all(|at| at.is_some_and(|at| now.since(at) < FLAPPING_WITHIN))
     }
 }
@@ -131,7 +131,7 @@ impl AgentView {
                 self.consecutive_failures = *consecutive_failures;
                 if *counted {
                     self.counted.rotate_left(1);
-                    self.counted[FLAPPING_DEATHS - 1] = Some(at.wall);
+                    self.counted[FLAPPING_DEATHS - 1] = Some(at.mono);
                 }
                 self.last_death = Some(LastDeath {
                     at,

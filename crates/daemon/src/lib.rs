@@ -11,6 +11,7 @@ mod engine;
 mod intents;
 mod journal;
 pub mod logs;
+mod notices;
 mod recipe;
 mod terminal;
 pub mod wire;
@@ -39,11 +40,13 @@ pub struct DaemonOptions {
     pub keeper: Channel<Request, News>,
     /// The socket that clients connect to.
     pub listener: OwnedFd,
+    /// Whether it was started because a project is about to be brought up.
+    pub awaits_up: bool,
 }
 
 /// Is the daemon, until it is told to end.
 pub fn run(options: DaemonOptions) -> io::Result<()> {
-    let DaemonOptions { home, keeper, listener } = options;
+    let DaemonOptions { home, keeper, listener, awaits_up } = options;
     // Each agent holds a descriptor here; the keeper has given us the limit that agents get.
     defib_host::raise_descriptor_limit();
     let path = home.join("history.db");
@@ -58,6 +61,7 @@ pub fn run(options: DaemonOptions) -> io::Result<()> {
         highest_seq: opened.highest_seq,
         terminals: terminals.clone(),
         damaged: opened.damaged.map(|(path, _)| path),
+        awaits_up,
     };
     let (engine, handle) = Engine::begin(setup)?;
     let listener = UnixListener::from(listener);

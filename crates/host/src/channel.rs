@@ -185,6 +185,12 @@ impl<Out: Serialize, In: DeserializeOwned> Channel<Out, In> {
         self.queued
     }
 
+    /// Forgets what is queued: nobody is there to take it.
+    pub(crate) fn discard_queued(&mut self) {
+        self.outbox.clear();
+        self.queued = 0;
+    }
+
     /// The next message and its descriptors (all close-on-exec), or `None` if none has come yet.
     pub fn receive(&mut self) -> Result<Option<(In, Vec<OwnedFd>)>, ChannelError> {
         loop {

@@ -4,6 +4,7 @@
 //! the wall clock, which people set. A timer here fires late after a suspend, never not at all.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use defib_core::{Mono, Now, Wall};
 use rustix::io::Errno;
@@ -14,12 +15,20 @@ use rustix::time::{
 /// What time it is.
 pub fn now() -> Now {
     let mono = rustix::time::clock_gettime(ClockId::Boottime);
-    let wall = rustix::time::clock_gettime(ClockId::Realtime);
     // The time since boot is never negative.
     let seconds = u64::try_from(mono.tv_sec).unwrap_or(0);
     let nanos = seconds * 1_000_000_000 + u64::try_from(mono.tv_nsec).unwrap_or(0);
-    let millis = wall.tv_sec * 1000 + wall.tv_nsec / 1_000_000;
-    Now { mono: Mono::from_nanos(nanos), wall: Wall::from_millis(millis) }
+    Now { mono: Mono::from_nanos(nanos), wall: wall() }
+}
+
+/// The wall clock, by the standard library and so by the C library: whoever moves the clock of one
+/// program, as tests do, moves this one too.
+fn wall() -> Wall {
+    let millis = |span: Duration| i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
+    Wall::from_millis(match SystemTime::now().duration_since(UNIX_EPOCH) {
+        Ok(since) => millis(since),
+        Err(before) => -millis(before.duration()),
+    })
 }
 
 /// What this boot is called: times since boot are only comparable within it.

@@ -12,7 +12,6 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::Pid;
 
@@ -167,7 +166,11 @@ impl Daemon {
     /// before that is still to be read: the channel is given up by whoever reads its end.
     pub(crate) fn flush(&mut self) {
         self.with_channel(|channel| match channel.flush() {
-            Err(ChannelError::System(Errno::PIPE | Errno::CONNRESET)) => Ok(()),
+            Err(ChannelError::Closed) => {
+                // A full queue would keep us from reading.
+                channel.discard_queued();
+                Ok(())
+            }
             flushed => flushed.map(drop),
         });
     }

@@ -12,8 +12,9 @@ use serde::{Deserialize, Serialize};
 /// The version of what is said here.
 pub const VERSION: u32 = 1;
 
-/// The longest frame, in bytes: more than the kernel takes as arguments and environment.
-pub const MAX_FRAME: usize = 8 << 20;
+/// The longest frame, in bytes: more than the kernel takes as arguments and environment, and more than a
+/// project of ten thousand agents takes, which is kept in one piece.
+pub const MAX_FRAME: usize = 64 << 20;
 
 /// A run, as both sides know it: by name and number, never by process id.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -7,6 +7,7 @@
 //! | `raw TEXT` | the text without an end of line |
 //! | `lines N` | so many numbered lines, as fast as it can |
 //! | `lines-until FILE` | numbered lines in bursts until the file is there, then `END` and their number |
+//! | `waves N FILE` | for each byte in the file, N numbered lines as fast as it can; at a `.`, `END` and their number |
 //! | `flood` | numbered lines, as fast as it can, for ever |
 //! | `exit N` | ends with this code |
 //! | `signal NAME` | sends itself the signal (`KILL`, `STOP`, `SEGV`, `USR1`, …) |
@@ -56,6 +57,10 @@ fn main() {
             }
             "lines" => lines(number(&next())),
             "lines-until" => lines_until(Path::new(&next())),
+            "waves" => {
+                let size = number(&next());
+                waves(size, Path::new(&next()));
+            }
             "flood" => lines(u64::MAX),
             "exit" => exit(i32::try_from(number(&next())).expect("a code")),
             "signal" => {
@@ -183,6 +188,24 @@ fn lines_until(file: &Path) {
         (written + 1..=written + BURST).for_each(|number| pieces.line(number));
         written += BURST;
         sleep(Duration::from_millis(2));
+    }
+    pieces.write();
+    say(&format!("END {written}"));
+}
+
+fn waves(size: u64, file: &Path) {
+    let mut pieces = Pieces(Vec::new());
+    let (mut waves, mut written) = (0, 0);
+    loop {
+        let wanted = std::fs::read(file).unwrap_or_default();
+        match wanted.get(waves) {
+            Some(b'.') => break,
+            Some(_) => {
+                (written + 1..=written + size).for_each(|number| pieces.line(number));
+                (waves, written) = (waves + 1, written + size);
+            }
+            None => sleep(Duration::from_millis(2)),
+        }
     }
     pieces.write();
     say(&format!("END {written}"));

@@ -162,3 +162,100 @@ fn a_keeper_that_nobody_needs_leaves_no_socket_that_misleads() {
         await_some("an answer", || Some(bench.defib(&["version", "--json"]).good().json()));
     assert!(version["daemon"].is_null() && version["keeper"].is_null(), "{version}");
 }
+
+#[test]
+fn a_rest_right_before_both_die_is_not_forgotten() {
+    let bench = bench();
+    let once = "limits = [{ deaths = 1, within = \"1h\" }]";
+    let lives = bench.file("lives");
+    let events = bench.up(&[bench.agent("a", &format!("count {lives} forever"), once)]);
+    let pid = bench.pid("a");
+    let (keeper, daemon) = bench.who();
+    proc::kill(pid, "KILL");
+    events.of("a", "crashed-out");
+    for pid in [keeper, daemon] {
+        proc::kill(pid, "KILL");
+    }
+    for pid in [keeper, daemon] {
+        proc::await_gone(pid);
+    }
+    bench.defib(&["up", "--detach"]).good();
+    assert_eq!(bench.status("a")["state"], "crashed-out");
+    assert_eq!(lines_of(&bench, "lives").len(), 1);
+    // And that it was revived is not forgotten either.
+    bench.defib(&["revive", "a"]).good();
+    await_that("another life", || lines_of(&bench, "lives").len() == 2);
+    bench.kill_both();
+    bench.defib(&["up", "--detach"]).good();
+    let status = bench.await_state("a", "running");
+    assert_eq!(field(&status, "run"), 3, "{status}");
+}
+
+#[test]
+fn a_project_whose_file_is_gone_is_said_and_comes_back_with_its_history() {
+    let bench = bench();
+    bench.up(&[bench.agent("a", "forever", "")]);
+    bench.pid("a");
+    bench.kill_both();
+    let (file, away) = (bench.file("defib.toml"), bench.file("away.toml"));
+    std::fs::rename(&file, &away).unwrap();
+    let other = format!("[project]\nname = \"other\"\n{}", bench.agent("b", "forever", ""));
+    std::fs::write(bench.project().join("other.toml"), other).unwrap();
+    bench.defib(&["up", "--detach", "-f", "other.toml"]).good();
+    let events = bench.events();
+    let said = events.find("what is missing", |events| {
+        events.iter().find(|event| event["type"] == "config-unreadable").cloned()
+    });
+    assert_eq!((said["project"].as_str(), said["file"].as_str()), (Some("p"), Some(file.as_str())));
+    assert!(said["why"].as_str().is_some_and(|why| !why.is_empty()), "{said}");
+    bench.pid("b");
+    std::fs::rename(away, file).unwrap();
+    bench.defib(&["up", "--detach"]).good();
+    let status = bench.await_state("a", "running");
+    assert_eq!(field(&status, "run"), 2, "{status}");
+    assert_eq!(bench.history("a").len(), 2);
+}
+
+#[test]
+fn an_agent_whose_variables_came_from_the_caller_is_started_once_by_the_next_up() {
+    let mut bench = bench();
+    bench.set("A_SECRET", "value-of-the-caller");
+    bench.set("SOME_OTHER", "another");
+    let lives = bench.file("lives");
+    let script = format!("count {lives} env A_SECRET env SOME_OTHER print told forever");
+    let passed = |names: &str| format!("env_pass = [{names}]");
+    let parts = [
+        bench.agent("named", &script, &passed("\"A_SECRET\"")),
+        bench.agent("matched", &script, &passed("\"A_SEC*\", \"SOME_*\"")),
+    ];
+    let events = bench.up(&parts);
+    for round in 1..=3 {
+        for name in ["named", "matched"] {
+            let log = bench.await_log(name, |log| log.matches("told").count() >= round);
+            assert_eq!(log.matches("A_SECRET=value-of-the-caller\n").count(), round, "{log}");
+            let status = bench.await_state(name, "running");
+            assert_eq!(field(&status, "run"), round as u64, "{status}");
+        }
+        bench.kill_both();
+        bench.defib(&["up", "--detach"]).good();
+    }
+    events.of_run("matched", 4, "run-ready");
+    assert_eq!(lines_of(&bench, "lives").len(), 8);
+}
+
+#[test]
+fn what_came_up_by_itself_outlives_the_daemon_that_started_it() {
+    let bench = bench();
+    bench.up(&[bench.agent("a", "forever", "")]);
+    bench.pid("a");
+    bench.kill_both();
+    let other = format!("[project]\nname = \"other\"\n{}", bench.agent("b", "forever", ""));
+    std::fs::write(bench.project().join("other.toml"), other).unwrap();
+    bench.defib(&["up", "--detach", "-f", "other.toml"]).good();
+    let pids = [bench.pid("a"), bench.pid("b")];
+    bench.kill_daemon();
+    assert_eq!([bench.pid("a"), bench.pid("b")], pids);
+    proc::kill(pids[0], "KILL");
+    let status = bench.await_status("a", |status| status["run"] == 3);
+    assert_eq!(status["project"], "p");
+}

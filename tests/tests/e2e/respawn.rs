@@ -1,6 +1,6 @@
 //! An agent dies and is replaced.
 
-use defib_e2e::{await_that, field, pid_in, proc};
+use defib_e2e::{await_that, field, is, pid_in, proc};
 
 use crate::bench;
 
@@ -71,6 +71,11 @@ fn five_quick_deaths_crash_an_agent_out_and_revive_brings_it_back() {
     assert_eq!(codes, [11, 12, 13, 14, 15]);
     let tripped = events.of("a", "limit-tripped");
     assert_eq!((field(&tripped, "deaths"), field(&tripped, "max")), (5, 5), "{tripped}");
+    events.find("one notice", |events| {
+        let told = events.iter().filter(|event| event["type"] == "notified").count();
+        assert!(told <= 1, "{events:#?}");
+        (told == 1).then_some(())
+    });
 
     let refused = bench.defib(&["start", "a"]).bad(6);
     assert!(refused.err.contains("revive"), "{refused:?}");
@@ -90,4 +95,66 @@ fn five_quick_deaths_crash_an_agent_out_and_revive_brings_it_back() {
     proc::kill(pid_in(&status), "KILL");
     events.of_run("a", 7, "run-ready");
     assert_eq!(field(&bench.status("b"), "run"), 1);
+}
+
+#[test]
+fn whatever_ends_for_good_is_notified_once_whoever_dies_meanwhile() {
+    let bench = bench();
+    let lasting = "limits = [{ deaths = 1, within = \"1h\" }]";
+    let events = bench.up(&[
+        bench.agent("a", "exit 1", ""),
+        bench.agent("h", "exit 2", "exit_codes = { 2 = \"config\" }"),
+        bench.agent(
+            "e",
+            "exit 1",
+            "limits = [{ deaths = 2, within = \"1h\", then = \"escalate\" }]",
+        ),
+        bench.agent("d", "exit 0", ""),
+        bench.agent("l", "forever", lasting),
+    ]);
+    for (name, what, run) in [("a", "crashed-out", 5), ("h", "halted", 1), ("e", "crashed-out", 2)]
+    {
+        let notified = events.of(name, "notified");
+        assert_eq!(notified["what"], what, "{notified}");
+        assert_eq!(notified["channels"], serde_json::json!([]), "{notified}");
+        assert_eq!(field(&notified, "run"), run, "{notified}");
+    }
+    // One that ends while nobody looks is told of by the next daemon, and by that one only.
+    let (_, daemon) = bench.who();
+    let pid = bench.pid("l");
+    proc::kill(daemon, "STOP");
+    proc::kill(pid, "KILL");
+    proc::await_gone(pid);
+    proc::kill(daemon, "KILL");
+    bench.successor_of(daemon);
+    events.of("l", "notified");
+    bench.kill_daemon();
+    // A revival that comes to nothing is another matter, and told again.
+    bench.defib(&["revive", "--no-wait", "a"]).good();
+    events.of_run("a", 10, "notified");
+    let counts = events.find("all of it", |events| {
+        let of = |name: &str| events.iter().filter(|event| is(event, name, "notified")).count();
+        Some(["a", "h", "e", "d", "l"].map(of))
+    });
+    assert_eq!(counts, [2, 1, 1, 0, 1]);
+}
+
+#[test]
+fn up_in_front_says_who_has_crashed_out() {
+    let bench = bench();
+    bench.declare(&[bench.agent("a", "exit 1", ""), bench.agent("b", "forever", "")]);
+    let mut command = bench.command(&["up"]);
+    let mut front = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let said = std::io::BufReader::new(front.stdout.take().unwrap());
+    let said: Vec<String> = std::io::BufRead::lines(said)
+        .map(Result::unwrap)
+        .inspect(|line| {
+            if line.starts_with("a is crashed-out") {
+                proc::kill(front.id(), "INT");
+            }
+        })
+        .collect();
+    front.wait().unwrap();
+    let told = said.iter().filter(|line| line.starts_with("a is crashed-out")).count();
+    assert_eq!(told, 1, "{said:#?}");
 }

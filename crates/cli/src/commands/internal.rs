@@ -23,22 +23,29 @@ pub(crate) struct Internal {
 #[derive(Debug, Subcommand)]
 enum Role {
     /// The parent of every agent
-    Keeper,
+    Keeper(Occasion),
     /// The brain
-    Daemon,
+    Daemon(Occasion),
+}
+
+#[derive(Debug, Clone, Copy, clap::Args)]
+struct Occasion {
+    /// A project is about to be brought up: agents are started with what its caller gives
+    #[arg(long)]
+    for_up: bool,
 }
 
 impl Internal {
     pub(crate) fn run(&self, context: &Context) -> Result<(), Failure> {
         let home = context.home()?;
         match self.role {
-            Role::Keeper => keeper(&home),
-            Role::Daemon => daemon(&home),
+            Role::Keeper(occasion) => keeper(&home, occasion),
+            Role::Daemon(occasion) => daemon(&home, occasion),
         }
     }
 }
 
-fn keeper(home: &Home) -> Result<(), Failure> {
+fn keeper(home: &Home, occasion: Occasion) -> Result<(), Failure> {
     let failed = |what: &str| {
         let what = what.to_owned();
         move |error: std::io::Error| Failure::new(Code::Failed, format!("{what}: {error}"))
@@ -66,8 +73,11 @@ fn keeper(home: &Home) -> Result<(), Failure> {
     let mode = std::fs::Permissions::from_mode(0o600);
     std::fs::set_permissions(&socket, mode).map_err(failed("the socket"))?;
     let daemon_program = std::env::current_exe().map_err(failed("this program"))?;
-    let args = ["internal", "daemon", "--home"].map(OsString::from);
-    let daemon_args = args.into_iter().chain([home.path().into()]).collect();
+    let mut daemon_args: Vec<OsString> = ["internal", "daemon"].map(OsString::from).to_vec();
+    if occasion.for_up {
+        daemon_args.push("--for-up".into());
+    }
+    daemon_args.extend(["--home".into(), home.path().into()]);
     let options = KeeperOptions {
         daemon_program,
         daemon_args,
@@ -83,9 +93,10 @@ fn keeper(home: &Home) -> Result<(), Failure> {
     std::process::exit(i32::from(code != std::process::ExitCode::SUCCESS))
 }
 
-fn daemon(home: &Home) -> Result<(), Failure> {
+fn daemon(home: &Home, occasion: Occasion) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::new(Code::Failed, error);
     let (keeper, listener) = defib_host::inherited().map_err(failed)?;
-    let options = DaemonOptions { home: home.path().to_owned(), keeper, listener };
+    let awaits_up = occasion.for_up;
+    let options = DaemonOptions { home: home.path().to_owned(), keeper, listener, awaits_up };
     defib_daemon::run(options).map_err(failed)
 }

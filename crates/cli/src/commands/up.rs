@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use defib_config::Config;
 use defib_core::{Name, State};
 use defib_daemon::wire::{AgentStatus, Mode, UpRequest};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::status::{is_down, is_settled, overview, status_line, statuses};
 use super::view::LiveView;
@@ -76,6 +76,7 @@ impl Up {
         let project = config.project.clone();
         let request = request(&self.file, config, self.mode.into())?;
         let client = context.client()?;
+        let before = events(context, "last=1");
         let names = client.bring_up(&request)?;
         if matches!(self.mode, ModeWord::Once) {
             return once(context, &project, &names);
@@ -83,11 +84,17 @@ impl Up {
         if self.detach {
             return settle(context, &project, &names);
         }
-        self.stay(context, &project, &names)
+        self.stay(context, &project, &names, Heard::since(context, &before))
     }
 
     /// Stays in front and shows what happens, until somebody decides what is to become of it.
-    fn stay(&self, context: &Context, project: &Name, names: &[Name]) -> Result<(), Failure> {
+    fn stay(
+        &self,
+        context: &Context,
+        project: &Name,
+        names: &[Name],
+        mut heard: Heard,
+    ) -> Result<(), Failure> {
         let interrupted = crate::interrupt::watch();
         let is_terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
         let draws = std::io::stdout().is_terminal() && self.status_line.is_none();
@@ -104,6 +111,9 @@ impl Up {
         loop {
             if Instant::now() >= due {
                 let ours = ours(context, names)?;
+                for line in heard.notices(context, names) {
+                    view.say(&line)?;
+                }
                 due = Instant::now() + self.status_line.unwrap_or(VIEW_EVERY);
                 if self.status_line.is_some() {
                     output::print(&format!("{}\n", status_line(project.as_str(), &ours)))?;
@@ -160,6 +170,40 @@ fn leave_running(project: &Name) -> Result<(), Failure> {
     output::print(&format!(
         "\ndetached; {project} runs on. `defib status` shows it, `defib down` takes it down\n"
     ))
+}
+
+/// What was said before is not said again: the number of the last event that was looked at.
+struct Heard(u64);
+
+impl Heard {
+    /// Begins after what was there before, or where nothing answered then, with the daemon's start.
+    fn since(context: &Context, before: &[Value]) -> Heard {
+        let number = |event: &Value| event["seq"].as_u64();
+        let last = before.last().and_then(number).or_else(|| {
+            let all = events(context, "last=10000");
+            all.iter().rfind(|event| event["type"] == "daemon-started").and_then(number)
+        });
+        Heard(last.unwrap_or(0))
+    }
+
+    /// What these agents' people have been notified of since.
+    fn notices(&mut self, context: &Context, names: &[Name]) -> Vec<String> {
+        let new = events(context, &format!("after={}", self.0));
+        self.0 = new.iter().filter_map(|event| event["seq"].as_u64()).fold(self.0, u64::max);
+        let ours = |agent: &str| names.iter().any(|name| name.as_str() == agent);
+        let notified = new.iter().filter(|event| event["type"] == "notified");
+        let line = |event: &Value| {
+            let (agent, what) = (event["agent"].as_str()?, event["what"].as_str()?);
+            ours(agent).then(|| format!("{agent} is {what}: `defib why {agent}` says why"))
+        };
+        notified.filter_map(line).collect()
+    }
+}
+
+/// Events of the past. A daemon that is being replaced is asked again the next time.
+fn events(context: &Context, which: &str) -> Vec<Value> {
+    let client = context.client();
+    client.and_then(|client| client.get(&format!("/api/v1/events?{which}"))).unwrap_or_default()
 }
 
 fn take_down(context: &Context, project: &Name, names: &[Name]) -> Result<(), Failure> {

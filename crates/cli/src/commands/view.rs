@@ -61,6 +61,13 @@ impl LiveView {
         self.drawn = 0;
     }
 
+    /// Says something; what is drawn goes on below it.
+    pub(crate) fn say(&mut self, line: &str) -> Result<(), Failure> {
+        let up = if self.drawn > 0 { format!("\x1b[{}A\x1b[J", self.drawn) } else { String::new() };
+        self.drawn = 0;
+        output::print(&format!("{up}{line}\n"))
+    }
+
     /// Shows the agents. Where nobody draws, only what has changed is printed, or what is the last.
     pub(crate) fn show(
         &mut self,

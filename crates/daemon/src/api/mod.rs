@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::extract::DefaultBodyLimit;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::get;
@@ -21,6 +22,9 @@ use tokio::sync::oneshot;
 use crate::engine::{Answer, Ask, EngineHandle};
 use crate::terminal::Terminals;
 use crate::wire::{ErrorBody, ErrorCode, ErrorDetail};
+
+/// The largest request that is read: a project of ten thousand agents is a third of it.
+const LARGEST_BODY: usize = 64 << 20;
 
 /// What handlers need.
 #[derive(Clone)]
@@ -41,6 +45,7 @@ pub(crate) fn routes(desk: Desk) -> Router {
         .merge(logs::routes())
         .merge(terminal::routes())
         .fallback(async || Trouble::new(ErrorCode::BadRequest, "there is nothing at this address"))
+        .layer(DefaultBodyLimit::max(LARGEST_BODY))
         .with_state(desk)
 }
 

@@ -70,6 +70,7 @@ fn failed(code: ErrorCode, message: String, hint: Option<String>) -> Failed {
 
 impl Engine {
     pub(super) fn answer(&mut self, ask: Ask) {
+        self.rise_for(&ask);
         // Whoever asked may have gone; that is no concern of ours.
         match ask {
             Ask::Status(names, answer) => drop(answer.send(self.statuses(&names))),
@@ -99,6 +100,36 @@ impl Engine {
             Ask::Flushed => self.journal.forget(),
             Ask::Unspawnable { key, why } => self.unspawnable(&key, why),
         }
+    }
+
+    /// Whoever asks for agents finds them started. The first `up` that was awaited starts its own with
+    /// what its caller gave: started without that, they would have to be started twice.
+    fn rise_for(&mut self, ask: &Ask) {
+        match ask {
+            // Whether it could be brought up is asked before it is.
+            Ask::Plan(..) | Ask::Info(_) => return,
+            Ask::Up(request, _) if self.dawn.is_some() => {
+                let known = self.projects.get(&request.config.project);
+                if known.is_some_and(|known| known.path == request.path) {
+                    let project = self.project_from(UpRequest::clone(request));
+                    self.projects.insert(project.config.project.clone(), project);
+                }
+            }
+            Ask::Up(..)
+            | Ask::Status(..)
+            | Ask::Down(..)
+            | Ask::Remove(..)
+            | Ask::Act(..)
+            | Ask::Signal(..)
+            | Ask::CloseAll(_)
+            | Ask::Replace(..)
+            | Ask::Scribe(_)
+            | Ask::Examined(_)
+            | Ask::Stored(_)
+            | Ask::Flushed
+            | Ask::Unspawnable { .. } => {}
+        }
+        self.rise();
     }
 
     /// Hands a person's request to the core.
@@ -172,7 +203,7 @@ impl Engine {
     }
 
     /// The project as it was applied, with the caller's variables: for a successor, in memory only.
-    fn keep_project(&mut self, project: &Project) {
+    pub(super) fn keep_project(&mut self, project: &Project) {
         if let Ok(bytes) = serde_json::to_vec(project) {
             let key = format!("project/{}", project.config.project);
             self.send(&Request::Keep { key, bytes });

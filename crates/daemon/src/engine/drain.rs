@@ -1,7 +1,7 @@
 //! Dealing with what the core decided, in one fixed order.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use defib_config::config;
 use defib_core::{Ask as Manner, Effect, Goal, Name, Outbox, RunId, Signal, What};
@@ -15,6 +15,7 @@ use super::ask::Ask;
 use super::{Engine, Pending};
 use crate::coroner::autopsy_of;
 use crate::logs::Rotation;
+use crate::notices::{NOTIFIED, notices};
 use crate::recipe::{Project, RunFacts};
 
 impl Engine {
@@ -31,6 +32,11 @@ impl Engine {
             let event = Event::of_record(self.stamp(project), record);
             self.view.fold(event.now(), record);
             self.note(event);
+        }
+        for notice in notices(&out.records) {
+            let stamp = self.stamp(self.project_name_of(&notice.agent));
+            let body = notice.body();
+            self.note(Event::new(stamp, NOTIFIED, Some(notice.agent), notice.run, body));
         }
         self.write_journal();
         let lives: Vec<(String, Vec<u8>)> = out
@@ -80,15 +86,11 @@ impl Engine {
     }
 
     /// Hands to the keeper what a successor must know, in one piece: these lives, and what holds for
-    /// all agents together. It is on its way before anything else is done.
+    /// all agents together.
     fn keep(&mut self, mut all: Vec<(String, Vec<u8>)>) {
         let whole = (self.seq, self.supervisor.totals(), self.supervisor.spent());
         all.extend(postcard::to_allocvec(&whole).ok().map(|bytes| ("whole".to_owned(), bytes)));
         self.send(&Request::KeepAll(all));
-        let deadline = Instant::now() + Duration::from_millis(50);
-        while matches!(self.keeper.flush(), Ok(Flushed::Blocked)) && Instant::now() < deadline {
-            std::thread::yield_now();
-        }
     }
 
     fn stamp(&mut self, project: Option<Name>) -> Stamp {
@@ -102,8 +104,12 @@ impl Engine {
         self.unpublished.push(event);
     }
 
-    /// Tells everybody what has been written.
-    fn publish(&mut self) {
+    /// Tells everybody what has been written, once the keeper has it: what a successor does not know
+    /// of has not happened, so nobody may have heard of it. A keeper that is busy is not waited for.
+    pub(super) fn publish(&mut self) {
+        if !matches!(self.keeper.flush(), Ok(Flushed::All)) {
+            return;
+        }
         for event in self.unpublished.drain(..) {
             self.history.append([event.clone()]);
             // Nobody may be listening.
@@ -112,11 +118,11 @@ impl Engine {
     }
 
     /// Tells something that is no decision of the core.
-    pub(super) fn tell<const N: usize>(
+    pub(super) fn tell(
         &mut self,
         kind: &str,
         key: Option<RunKey>,
-        body: [(&str, Value); N],
+        body: impl IntoIterator<Item = (&'static str, Value)>,
     ) {
         let body: Map<String, Value> =
             body.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();

@@ -132,6 +132,8 @@ pub(crate) struct Engine {
     /// Projects that are not to come back at the next start.
     withdrawn: Vec<Name>,
     leave: bool,
+    /// What is to be started anew, while an `up` is awaited.
+    dawn: Option<start::Dawn>,
 }
 
 impl Engine {
@@ -139,9 +141,12 @@ impl Engine {
     pub(crate) fn work(mut self) {
         loop {
             self.arm_timer();
-            let _ = self.keeper.flush();
+            self.publish();
             self.wait();
             let _ = self.timer.fired();
+            if self.dawn.as_ref().is_some_and(|dawn| dawn.until <= now().mono) {
+                self.rise();
+            }
             if self.clock_steps.stepped() {
                 self.handle(Input::Tick);
             }
@@ -186,7 +191,8 @@ impl Engine {
     fn arm_timer(&mut self) {
         // A timer that cannot be set would be a kernel that has lost its way.
         let tails = self.dying.iter().map(|dying| dying.give_up);
-        let _ = self.timer.set(tails.chain(self.supervisor.next_deadline()).min());
+        let dawn = self.dawn.as_ref().map(|dawn| dawn.until);
+        let _ = self.timer.set(tails.chain(dawn).chain(self.supervisor.next_deadline()).min());
     }
 
     /// Hands an input to the core and deals with what comes out.

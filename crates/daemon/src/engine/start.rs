@@ -11,15 +11,16 @@ use std::time::Duration;
 
 use defib_core::limit::Tally;
 use defib_core::{
-    AgentView, Continuity, Input, Life, Name, Outbox, RunId, Settings, Snapshot, Supervisor,
-    Totals, View,
+    AgentView, Continuity, Input, Life, Mono, Name, Outbox, Record, RunId, Settings, Snapshot,
+    Supervisor, Totals, View,
 };
-use defib_history::{History, Intents, RunFilter};
+use defib_history::{Event, History, Intents, RunFilter};
 use defib_host::Channel;
 use defib_host::clock::{BootTimer, ClockSteps, boot_id, now};
 use defib_host::protocol::{News, Request, RunEnd, RunKey};
 use defib_host::wake::Waker;
 use rustix::event::{PollFd, PollFlags, poll};
+use serde_json::Value;
 use tokio::sync::broadcast;
 
 use super::ask::Ask;
@@ -51,7 +52,28 @@ pub(crate) struct Setup {
     pub(crate) terminals: Terminals,
     /// What had to be set aside, if anything.
     pub(crate) damaged: Option<PathBuf>,
+    /// Whether a project is about to be brought up.
+    pub(crate) awaits_up: bool,
 }
+
+/// How long an `up` is awaited that a daemon was started for.
+const AWAIT_UP: Duration = Duration::from_secs(5);
+
+/// What a daemon starts anew with.
+pub(super) struct Dawn {
+    /// When to begin, whoever has come by then.
+    pub(super) until: Mono,
+    settings: Settings,
+    intents: Intents,
+    /// The records in the journal. Rests are stored a moment after they are decided, the journal has
+    /// them at once.
+    last_days: Vec<Record>,
+    /// What is to be said of how it began.
+    says: Vec<Saying>,
+}
+
+/// An event that is about no agent: its type and what it says.
+type Saying = (&'static str, Vec<(&'static str, Value)>);
 
 /// What the keeper told on the new connection.
 struct Inheritance {
@@ -96,6 +118,20 @@ impl Inheritance {
         }
     }
 
+    /// What is known of each agent, and what was seen of it.
+    fn lives(&self) -> (BTreeMap<Name, Life>, View) {
+        let (mut lives, mut view) = (BTreeMap::new(), View::default());
+        for (name, bytes) in self.under("life/") {
+            if let Ok((life, seen)) = postcard::from_bytes::<(Life, Option<AgentView>)>(bytes) {
+                lives.insert(name.clone(), life);
+                if let Some(seen) = seen {
+                    view.put(name, seen);
+                }
+            }
+        }
+        (lives, view)
+    }
+
     /// What was kept under keys that begin with `prefix`.
     fn under<'h>(&'h self, prefix: &'h str) -> impl Iterator<Item = (Name, &'h [u8])> + 'h {
         self.kept.iter().filter_map(move |(key, bytes)| {
@@ -104,34 +140,49 @@ impl Inheritance {
     }
 }
 
+/// What is to be said of how a daemon began.
+fn says(damaged: Option<PathBuf>, unreadable: Vec<Unreadable>) -> Vec<Saying> {
+    let damaged = damaged.map(|path| {
+        let path = path.display().to_string();
+        ("history-damaged", vec![("set_aside", path.into())])
+    });
+    let unreadable = unreadable.into_iter().map(|Unreadable { project, file, why }| {
+        let (project, file) = (project.to_string(), file.display().to_string());
+        let body = vec![("project", project.into()), ("file", file.into()), ("why", why.into())];
+        ("config-unreadable", body)
+    });
+    damaged.into_iter().chain(unreadable).collect()
+}
+
 type Whole = (u64, Totals, BTreeMap<Name, Tally>);
 
 impl Engine {
     /// Takes over and gives the way to the engine, which is to be put to work on a thread.
     pub(crate) fn begin(setup: Setup) -> io::Result<(Engine, EngineHandle)> {
-        let Setup { home, mut keeper, history, intents, highest_seq, terminals, damaged } = setup;
+        let Setup {
+            home,
+            mut keeper,
+            history,
+            intents,
+            highest_seq,
+            terminals,
+            damaged,
+            awaits_up,
+        } = setup;
         let heard = Inheritance::hear(&mut keeper)?;
         let (mut journal, mut unwritten) = Journal::open(&home.join("journal"))?;
         let whole: Option<Whole> =
             heard.kept.get("whole").and_then(|bytes| postcard::from_bytes(bytes).ok());
         // What was written and not kept has not happened: its news come again.
         let happened = whole.as_ref().map_or(u64::MAX, |whole| whole.0);
+        let last_days: Vec<Record> = unwritten.iter().filter_map(Event::record).collect();
         unwritten.retain(|event| event.seq > highest_seq && event.seq <= happened);
         // A journal that cannot be written is no reason not to start.
         let _ = journal.begin_anew(&unwritten);
         let last_unwritten = unwritten.iter().map(|event| event.seq).max().unwrap_or(0);
         history.append(unwritten);
-        let projects = projects(&heard, &intents, whole.is_some());
-        let mut view = View::default();
-        let mut lives: BTreeMap<Name, Life> = BTreeMap::new();
-        for (name, bytes) in heard.under("life/") {
-            if let Ok((life, seen)) = postcard::from_bytes::<(Life, Option<AgentView>)>(bytes) {
-                lives.insert(name.clone(), life);
-                if let Some(seen) = seen {
-                    view.put(name, seen);
-                }
-            }
-        }
+        let (projects, unreadable) = projects(&heard, &intents, whole.is_some());
+        let (lives, view) = heard.lives();
         let max_total_restarts =
             projects.values().find_map(|project| project.config.supervisor.max_total_restarts);
         let started = now();
@@ -197,25 +248,27 @@ impl Engine {
             closing: false,
             withdrawn: Vec::new(),
             leave: false,
+            dawn: None,
             home,
         };
-        if let Some(path) = damaged {
-            let path = path.display().to_string();
-            engine.tell("history-damaged", None, [("set_aside", path.into())]);
-        }
-        engine.index_agents();
-        match whole {
-            Some((_, totals, spent)) => {
-                let snapshot = Snapshot { lives, spent, totals };
-                engine.adopt(settings, snapshot, heard);
+        let says = says(damaged, unreadable);
+        if let Some((_, totals, spent)) = whole {
+            let snapshot = Snapshot { lives, spent, totals };
+            engine.adopt(settings, snapshot, heard);
+            engine.say(says);
+        } else {
+            let until = started.mono + AWAIT_UP;
+            engine.dawn = Some(Dawn { until, settings, intents, last_days, says });
+            if !awaits_up {
+                engine.rise();
             }
-            None => engine.rise(settings, &intents),
         }
         Ok((engine, handle))
     }
 
     /// Goes on where another daemon stopped, with its agents alive.
     fn adopt(&mut self, settings: Settings, snapshot: Snapshot, heard: Inheritance) {
+        self.index_agents();
         let topology = self.topology();
         let continuity = Continuity::Unbroken;
         self.supervisor = Supervisor::restore(settings, topology, snapshot, continuity, now());
@@ -248,8 +301,14 @@ impl Engine {
         self.tell("daemon-adopted", None, [("agents", count.into())]);
     }
 
-    /// Starts anew: what should be up is started.
-    fn rise(&mut self, settings: Settings, intents: &Intents) {
+    /// Starts anew, once: what should be up is started.
+    pub(super) fn rise(&mut self) {
+        let Some(dawn) = self.dawn.take() else { return };
+        let Dawn { settings, intents, last_days, says, .. } = dawn;
+        self.index_agents();
+        for project in self.projects.values().cloned().collect::<Vec<_>>() {
+            self.keep_project(&project);
+        }
         let lives = intents.kept.iter().filter_map(|(key, text)| {
             let name = Name::parse(key.strip_prefix("life/")?).ok()?;
             Some((name, serde_json::from_str::<Life>(text).ok()?))
@@ -257,6 +316,9 @@ impl Engine {
         let mut lives: BTreeMap<Name, Life> = lives.collect();
         for (name, goal) in &intents.goals {
             lives.entry(name.clone()).or_insert_with(Life::blank).want(*goal);
+        }
+        for record in &last_days {
+            lives.entry(record.agent.clone()).or_insert_with(Life::blank).recall(&record.what);
         }
         // Whatever the last daemon wrote down is to be read.
         let _ = self.history.flush(Duration::from_secs(5));
@@ -273,24 +335,51 @@ impl Engine {
         let continuity = Continuity::Reboot;
         self.supervisor = Supervisor::restore(settings, topology, snapshot, continuity, now());
         self.tell("daemon-started", None, [("pid", std::process::id().into())]);
+        self.say(says);
         self.handle(Input::Booted);
+    }
+
+    fn say(&mut self, says: Vec<Saying>) {
+        for (kind, body) in says {
+            self.tell(kind, None, body);
+        }
     }
 }
 
+/// A project that should be up, whose file says nothing that can be used. It stays stored: an `up` with
+/// a good file brings it back.
+struct Unreadable {
+    project: Name,
+    file: PathBuf,
+    why: String,
+}
+
 /// The projects that are up: as they were applied, or else as their files say now.
-fn projects(heard: &Inheritance, intents: &Intents, unbroken: bool) -> BTreeMap<Name, Project> {
+fn projects(
+    heard: &Inheritance,
+    intents: &Intents,
+    unbroken: bool,
+) -> (BTreeMap<Name, Project>, Vec<Unreadable>) {
     if unbroken {
         let kept = heard.under("project/");
-        return kept
-            .filter_map(|(name, bytes)| Some((name, serde_json::from_slice(bytes).ok()?)))
-            .collect();
+        let kept =
+            kept.filter_map(|(name, bytes)| Some((name, serde_json::from_slice(bytes).ok()?)));
+        return (kept.collect(), Vec::new());
     }
-    let load = |project: &defib_history::Project| {
-        let loaded = defib_config::load(&project.file).ok().and_then(|file| file.outcome.config);
-        let Some(config) = loaded else {
-            // It stays stored: an `up` with a good file brings it back.
-            eprintln!("defib: {} cannot be read; its agents stay down", project.file.display());
-            return None;
+    let mut unreadable = Vec::new();
+    let load = |(name, project): (&Name, &defib_history::Project)| {
+        let loaded = match defib_config::load(&project.file) {
+            Ok(file) => file.outcome.config.ok_or_else(|| "it is not valid".to_owned()),
+            Err(error) => Err(error.to_string()),
+        };
+        let config = match loaded {
+            Ok(config) => config,
+            Err(why) => {
+                let (project, file) = (name.clone(), project.file.clone());
+                eprintln!("defib: {}: {why}; its agents stay down", file.display());
+                unreadable.push(Unreadable { project, file, why });
+                return None;
+            }
         };
         let mode = match project.mode.as_str() {
             "once" => Mode::Once,
@@ -300,8 +389,9 @@ fn projects(heard: &Inheritance, intents: &Intents, unbroken: bool) -> BTreeMap<
         let environment = crate::recipe::environment_for(&config, std::env::vars());
         Some(Project { path: project.file.clone(), config, mode, environment })
     };
-    let loaded = intents.projects.values().filter_map(load);
-    loaded.map(|project| (project.config.project.clone(), project)).collect()
+    let loaded: Vec<Project> = intents.projects.iter().filter_map(load).collect();
+    let by_name = loaded.into_iter().map(|project| (project.config.project.clone(), project));
+    (by_name.collect(), unreadable)
 }
 
 /// The sessions that were seen before us.

@@ -72,7 +72,7 @@ impl Engine {
             kind: config.map_or("generic", |config| config.kind.word()).to_owned(),
             command: config.map(|config| argv(&config.command)).unwrap_or_default(),
             pty: config.is_some_and(|config| config.pty),
-            flapping: view.is_some_and(|view| view.is_flapping(now.wall)),
+            flapping: view.is_some_and(|view| view.is_flapping(now.mono)),
             loop_detected: sight.reason == Some(Reason::Trip(Trip::Window)),
         }
     }

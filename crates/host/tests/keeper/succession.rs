@@ -75,6 +75,24 @@ fn bytes_are_kept_for_the_next_daemon_until_they_are_let_go() {
 }
 
 #[test]
+fn what_a_daemon_said_before_its_death_counts_though_nothing_can_be_sent_to_it() {
+    let keeper = Keeper::start(&[]);
+    let mut daemon = keeper.welcomed();
+    // While it is stopped all of this comes to it as one. It answers the spawn before it reads on.
+    rustix::process::kill_process(keeper.pid(), Signal::STOP).unwrap();
+    daemon.ask(Request::Spawn(Box::new(order("a", 1, &["idle"]))));
+    daemon.ask(Request::Keep { key: "token".to_owned(), bytes: b"secret".to_vec() });
+    drop(daemon.channel);
+    rustix::process::kill_process(keeper.pid(), Signal::CONT).unwrap();
+    let told: Vec<News> =
+        keeper.daemon().told_at_first().into_iter().map(|(news, _)| news).collect();
+    let kept = News::Kept { key: "token".to_owned(), bytes: b"secret".to_vec() };
+    assert!(told.contains(&kept), "{told:?}");
+    let held = told.iter().filter(|news| matches!(news, News::Held { .. })).count();
+    assert_eq!(held, 1, "{told:?}");
+}
+
+#[test]
 fn a_run_is_never_spawned_twice_and_an_agent_never_has_two() {
     let keeper = Keeper::start(&[]);
     let mut daemon = keeper.welcomed();
