@@ -21,6 +21,12 @@ pub fn now() -> Now {
     Now { mono: Mono::from_nanos(nanos), wall: wall() }
 }
 
+/// How long the machine has slept since it was started: the one clock counts that, the other does not.
+pub fn slept() -> Duration {
+    let span = |clock| Duration::try_from(rustix::time::clock_gettime(clock)).unwrap_or_default();
+    span(ClockId::Boottime).saturating_sub(span(ClockId::Monotonic))
+}
+
 /// The wall clock, by the standard library and so by the C library: whoever moves the clock of one
 /// program, as tests do, moves this one too.
 fn wall() -> Wall {

@@ -125,7 +125,7 @@ impl Engine {
         key: &RunKey,
         finding: Option<Finding>,
     ) -> Option<Finding> {
-        let resumed = self.resumed.remove(&key.agent) == Some(key.run);
+        let resumed = self.sessions.resumed.remove(&key.agent) == Some(key.run);
         let fix_needed = finding.as_ref().is_some_and(|finding| finding.class == Class::Config);
         if !(resumed && fix_needed) {
             return finding;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use defib_config::config;
-use defib_core::{Ask as Manner, Effect, Goal, Name, Outbox, RunId, Signal, What};
+use defib_core::record::WaitReason;
+use defib_core::{Ask as Manner, Class, Effect, Goal, Name, Outbox, RunId, Signal, What};
 use defib_history::{Event, Intent, PostMortem, Redactor, Stamp, Usage};
 use defib_host::Flushed;
 use defib_host::clock::now;
@@ -51,6 +52,9 @@ impl Engine {
         self.keep(lives);
         self.publish();
         for record in out.records.drain(..) {
+            if let What::WaitStarted { reason: WaitReason::Cause(Class::Disk), .. } = record.what {
+                self.timetable.disk_look.get_or_insert(now().mono);
+            }
             if Engine::ends_session(&record.what) {
                 self.forget_session(&record.agent);
             }
@@ -278,6 +282,7 @@ impl Engine {
             (name.clone(), Arc::new(autopsy_of(&project.config)))
         };
         self.rules = self.projects.iter().map(rules).collect();
+        self.plan_ticks();
     }
 
     pub(super) fn project_name_of(&self, name: &Name) -> Option<Name> {

@@ -12,8 +12,11 @@ mod drain;
 mod session;
 mod start;
 mod status;
+mod timetable;
 
 use death::Dying;
+use session::Sessions;
+use timetable::Timetable;
 
 pub(crate) use ask::{Answer, Ask};
 pub(crate) use start::Setup;
@@ -103,10 +106,8 @@ pub(crate) struct Engine {
     coroner: Coroner,
     /// Runs that have ended, until what they left has been looked at.
     dying: Vec<Dying>,
-    /// The sessions that agents can take up again.
-    sessions: BTreeMap<Name, String>,
-    /// The runs that took one up.
-    resumed: BTreeMap<Name, RunId>,
+    sessions: Sessions,
+    timetable: Timetable,
     /// The rules by which each project's dead are examined.
     rules: BTreeMap<Name, Arc<Autopsy>>,
     handle: EngineHandle,
@@ -143,12 +144,14 @@ impl Engine {
             self.arm_timer();
             self.publish();
             self.wait();
+            self.note_sleep();
             let _ = self.timer.fired();
             if self.dawn.as_ref().is_some_and(|dawn| dawn.until <= now().mono) {
                 self.rise();
             }
             if self.clock_steps.stepped() {
                 self.handle(Input::Tick);
+                self.plan_ticks();
             }
             loop {
                 match self.keeper.receive() {
@@ -163,6 +166,7 @@ impl Engine {
                 self.answer(ask);
             }
             self.give_up_on_tails();
+            self.look_around();
             self.handle(Input::Tick);
             if self.leave {
                 self.leave();
@@ -192,7 +196,9 @@ impl Engine {
         // A timer that cannot be set would be a kernel that has lost its way.
         let tails = self.dying.iter().map(|dying| dying.give_up);
         let dawn = self.dawn.as_ref().map(|dawn| dawn.until);
-        let _ = self.timer.set(tails.chain(dawn).chain(self.supervisor.next_deadline()).min());
+        let looks = self.next_look(now());
+        let deadline = self.supervisor.next_deadline();
+        let _ = self.timer.set(tails.chain(dawn).chain(looks).chain(deadline).min());
     }
 
     /// Hands an input to the core and deals with what comes out.

@@ -24,6 +24,8 @@ use serde_json::Value;
 use tokio::sync::broadcast;
 
 use super::ask::Ask;
+use super::session::Sessions;
+use super::timetable::Timetable;
 use super::{Engine, EngineHandle};
 use crate::coroner::Coroner;
 use crate::intents::IntentDesk;
@@ -199,16 +201,7 @@ impl Engine {
             growth: growth.clone(),
             history: history_for_all,
         };
-        let teller = handle.clone();
-        let scribe = Scribe::start(
-            home.clone(),
-            terminals,
-            // Growth concerns only those who follow: the engine is not woken for it. There may be none.
-            move |agent| drop(growth.send(agent.clone())),
-            move |event| teller.tell(Ask::Scribe(event)),
-        )?;
-        let teller = handle.clone();
-        let coroner = Coroner::start(move |examined| teller.tell(Ask::Examined(examined)))?;
+        let (scribe, coroner) = assistants(&handle, home.clone(), terminals, growth)?;
         let seq = whole.as_ref().map_or(0, |whole| whole.0).max(highest_seq).max(last_unwritten);
         let info = DaemonInfo {
             pid: std::process::id(),
@@ -228,8 +221,8 @@ impl Engine {
             coroner,
             dying: Vec::new(),
             rules: BTreeMap::new(),
-            sessions: sessions(&intents),
-            resumed: BTreeMap::new(),
+            timetable: Timetable::begin(),
+            sessions: Sessions::stored(&intents),
             handle: handle.clone(),
             asks: inbox,
             wake,
@@ -394,12 +387,24 @@ fn projects(
     (by_name.collect(), unreadable)
 }
 
-/// The sessions that were seen before us.
-fn sessions(intents: &Intents) -> BTreeMap<Name, String> {
-    let seen = intents.kept.iter().filter_map(|(key, session)| {
-        Some((Name::parse(key.strip_prefix("session/")?).ok()?, session.clone()))
-    });
-    seen.collect()
+/// Those who work beside the engine, each on a thread of its own.
+fn assistants(
+    handle: &EngineHandle,
+    home: PathBuf,
+    terminals: Terminals,
+    growth: broadcast::Sender<Name>,
+) -> io::Result<(Scribe, Coroner)> {
+    let teller = handle.clone();
+    let scribe = Scribe::start(
+        home,
+        terminals,
+        // Growth concerns only those who follow: the engine is not woken for it. There may be none.
+        move |agent| drop(growth.send(agent.clone())),
+        move |event| teller.tell(Ask::Scribe(event)),
+    )?;
+    let teller = handle.clone();
+    let coroner = Coroner::start(move |examined| teller.tell(Ask::Examined(examined)))?;
+    Ok((scribe, coroner))
 }
 
 /// The last run of each agent that the history knows of.

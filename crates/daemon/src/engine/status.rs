@@ -61,7 +61,7 @@ impl Engine {
             consecutive_failures: view.map_or(0, |view| view.consecutive_failures),
             started_at: started.map(|started| stamp(started.wall)),
             uptime_s: started.map(|started| Seconds(whole(now.mono.since(started.mono)))),
-            next_at: sight.next_at.map(to_come),
+            next_at: sight.next_at.map(to_come).or_else(|| self.next_tick(name, sight.state)),
             last_activity_at: self.last_activity(name).map(stamp),
             last_death: death,
             heartbeat_age_s: None,
@@ -81,6 +81,12 @@ impl Engine {
     fn trace_of(&self, name: &Name, run: Option<RunId>) -> Option<String> {
         let (of, trace) = self.traces.get(name)?;
         (Some(*of) == run).then(|| trace.clone())
+    }
+
+    /// When an agent that does nothing is triggered.
+    fn next_tick(&self, name: &Name, state: State) -> Option<String> {
+        let at_rest = matches!(state, State::Idle | State::Done | State::Stopped);
+        self.timetable.ticks.get(name).filter(|_| at_rest).map(|tick| stamp(*tick))
     }
 
     fn last_activity(&self, name: &Name) -> Option<Wall> {
