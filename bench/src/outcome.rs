@@ -96,7 +96,8 @@ impl Outcome {
 
     /// As text for people.
     pub(crate) fn text(&self) -> String {
-        let floor = self.first(FLOOR);
+        // A ratio to nothing says nothing.
+        let floor = self.first(FLOOR).filter(|floor| *floor > 0.0);
         let mut lines: Vec<Vec<String>> = Vec::new();
         let mut head = vec![String::new()];
         for (at, column) in self.columns.iter().enumerate() {

@@ -9,11 +9,14 @@ mod floor;
 mod horust;
 mod pitchfork;
 mod pm2;
+mod s6;
 mod scan;
 mod supervisord;
 
 use std::io;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::job::{Job, Launch};
 
@@ -53,7 +56,7 @@ pub(crate) fn all(defib: &Path, installed: &Path) -> Vec<Box<dyn Supervisor>> {
         Box::new(floor::Floor::new()),
         Box::new(Defib::new(defib)),
         Box::new(scan::Scan::runit(&apt)),
-        Box::new(scan::Scan::s6(&apt)),
+        Box::new(s6::S6::new(&apt)),
         Box::new(scan::Scan::daemontools(&apt)),
         Box::new(supervisord::Supervisord::new(installed)),
         Box::new(circus::Circus::new(installed)),
@@ -68,4 +71,21 @@ fn write(job: &Job, name: &str, text: &str) -> io::Result<PathBuf> {
     let path = job.folder.join(name);
     std::fs::write(&path, text)?;
     Ok(path)
+}
+
+/// A program that may be run.
+fn script(path: &Path, text: &str) -> io::Result<()> {
+    std::fs::write(path, text)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755))
+}
+
+/// A command from packages that were unpacked here: they find one another and their libraries.
+fn unpacked(root: &Path, program: &Path) -> Command {
+    let mut command = Command::new(program);
+    let path = std::env::var("PATH").unwrap_or_default();
+    command.env("PATH", format!("{}/usr/bin:{path}", root.display()));
+    let machine = format!("{}-linux-gnu", std::env::consts::ARCH);
+    let libraries = ["usr/lib", "lib"].map(|lib| root.join(lib).join(&machine));
+    command.env("LD_LIBRARY_PATH", libraries.map(|path| path.display().to_string()).join(":"));
+    command
 }
