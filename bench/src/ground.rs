@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tempfile::TempDir;
 
+use crate::job::STARTING;
 use crate::processes;
 
 /// Where everything of this run is: on disk for what supervisors write, in memory for what children
@@ -72,6 +73,8 @@ pub(crate) fn leave_on_interrupt() {
             }
         });
         eprintln!("interrupted: ending what was started");
+        // Nothing more is started behind our back.
+        let _held = STARTING.lock();
         processes::end_all();
         for folder in FOLDERS.get().into_iter().flatten() {
             let _ = std::fs::remove_dir_all(folder);

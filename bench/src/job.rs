@@ -4,6 +4,7 @@ use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -106,7 +107,7 @@ impl Launch {
             Stop::EndOfInput => Stdio::piped(),
             Stop::Signal(_) | Stop::Run(_) => Stdio::null(),
         });
-        let mut process = self.start.spawn()?;
+        let mut process = spawn(&mut self.start)?;
         if self.detaches && !await_end(&mut process, Duration::from_secs(120))? {
             let said = std::fs::read_to_string(folder.join("said.txt")).unwrap_or_default();
             let first: String = said.trim().chars().take(300).collect();
@@ -134,13 +135,21 @@ impl Running {
             Stop::Run(commands) => {
                 for command in commands {
                     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-                    let mut process = command.process_group(0).spawn()?;
+                    let mut process = spawn(command.process_group(0))?;
                     await_end(&mut process, Duration::from_secs(60))?;
                 }
             }
         }
         Ok(())
     }
+}
+
+/// Held while something is started. Who ends everything takes it and keeps it.
+pub(crate) static STARTING: Mutex<()> = Mutex::new(());
+
+fn spawn(command: &mut Command) -> io::Result<Child> {
+    let _held = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+    command.spawn()
 }
 
 /// Waits for a command. Says whether it ended well and in time.
