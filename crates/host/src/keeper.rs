@@ -2,7 +2,8 @@
 //!
 //! One thread that waits for two descriptors: signals, and the daemon's channel. Ends are taken care
 //! of before requests, and no more than one spawn is done between two looks at the signals: an agent
-//! that dies does not wait for a thousand that start.
+//! that dies does not wait for a thousand that start. Requests are carried out in their order, except
+//! that spawns wait for their turn: nobody's is delayed by those who crash over and over.
 //!
 //! Invariant: nothing that the daemon says or does ends an agent, except a request to do so. Whatever
 //! the keeper knows is told to each new daemon, so nothing is lost with the last one.
@@ -24,6 +25,7 @@ use crate::daemon::Daemon;
 use crate::protocol::{News, Request, RunKey, SpawnOrder, VERSION};
 use crate::runs::{Event, Known, Runs};
 use crate::standing::{Notice, Standing};
+use crate::turns::Turns;
 use crate::wait;
 
 /// What a keeper is given.
@@ -72,7 +74,7 @@ pub fn run(options: KeeperOptions) -> io::Result<ExitCode> {
         daemon: Daemon::new(options.daemon_program, options.daemon_args, listener),
         runs: Runs::new(&options.home_key, cgroups),
         kept: BTreeMap::new(),
-        more_requests: false,
+        turns: Turns::default(),
         close_asked: false,
         closes_with_daemon: false,
         ending: None,
@@ -91,8 +93,8 @@ struct Keeper {
     daemon: Daemon,
     runs: Runs,
     kept: BTreeMap<String, Vec<u8>>,
-    /// Whether requests may have been received that were not carried out.
-    more_requests: bool,
+    /// Spawns that were asked for and not yet done.
+    turns: Turns,
     close_asked: bool,
     closes_with_daemon: bool,
     /// Everything was killed; by when to go, and how.
@@ -128,7 +130,7 @@ impl Keeper {
         let over = self.ending.map(|(until, _)| until);
         let due = [daemon_due, over, self.runs.next_look()].into_iter().flatten().min();
         let mut timeout = due.map(|due| due.saturating_duration_since(Instant::now()));
-        if self.more_requests {
+        if !self.turns.is_empty() {
             timeout = Some(Duration::ZERO);
         }
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
@@ -211,6 +213,9 @@ impl Keeper {
         while let Some(request) = self.daemon.next_request() {
             self.carry_out(request);
         }
+        while let Some(order) = self.turns.next() {
+            self.spawn(order);
+        }
         self.daemon.has_ended();
         if self.closes_with_daemon {
             self.end(ExitCode::SUCCESS);
@@ -233,26 +238,43 @@ impl Keeper {
         self.ending.get_or_insert((Instant::now() + LONGEST_END, code));
     }
 
-    /// Carries out requests up to and including one spawn.
+    /// Carries out requests, and then one spawn.
     fn carry_out_requests(&mut self) {
-        self.more_requests = false;
         while self.daemon.channel().is_some_and(|channel| channel.queued_bytes() < MOST_QUEUED) {
-            let Some(request) = self.daemon.next_request() else { return };
-            let spawns = matches!(request, Request::Spawn(_));
+            let Some(request) = self.daemon.next_request() else { break };
             self.carry_out(request);
-            if spawns {
-                self.more_requests = true;
-                return;
-            }
+        }
+        if let Some(order) = self.turns.next() {
+            self.spawn(order);
+        }
+    }
+
+    /// What concerns a run that was to be spawned before comes after that.
+    fn spawn_before(&mut self, key: &RunKey) {
+        if let Some(order) = self.turns.take(&key.agent) {
+            self.spawn(order);
         }
     }
 
     fn carry_out(&mut self, request: Request) {
         match request {
-            Request::Spawn(order) => self.spawn(*order),
-            Request::Signal { key, signal } => self.runs.signal(&key, signal),
-            Request::Kill(key) => self.runs.kill(&key, self.daemon.pid()),
-            Request::Inquire(key) => self.tell_of(key),
+            Request::Spawn(order) => {
+                if let Some(earlier) = self.turns.ask(*order) {
+                    self.spawn(earlier);
+                }
+            }
+            Request::Signal { key, signal } => {
+                self.spawn_before(&key);
+                self.runs.signal(&key, signal);
+            }
+            Request::Kill(key) => {
+                self.spawn_before(&key);
+                self.runs.kill(&key, self.daemon.pid());
+            }
+            Request::Inquire(key) => {
+                self.spawn_before(&key);
+                self.tell_of(key);
+            }
             Request::Acknowledge(key) => self.runs.acknowledge(&key),
             Request::Keep { key, bytes } => self.keep(key, bytes),
             Request::KeepAll(all) => {

@@ -33,6 +33,7 @@ pub mod protocol;
 mod runs;
 mod standing;
 mod tree;
+mod turns;
 pub mod usage;
 mod wait;
 pub mod wake;

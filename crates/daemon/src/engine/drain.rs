@@ -20,7 +20,7 @@ use crate::notices::{NOTIFIED, notices};
 use crate::recipe::{Project, RunFacts};
 
 impl Engine {
-    /// Writes records down, keeps what a successor must know, tells everybody, gives orders.
+    /// Writes records down, keeps what a successor must know, gives orders, tells everybody.
     ///
     /// Killed before the keeper has heard, all of it has not happened: a successor drops what the
     /// journal has beyond what was kept, and hears the same news again. Killed after, all of it has.
@@ -50,7 +50,6 @@ impl Engine {
             })
             .collect();
         self.keep(lives);
-        self.publish();
         for record in out.records.drain(..) {
             if let What::WaitStarted { reason: WaitReason::Cause(Class::Disk), .. } = record.what {
                 self.timetable.disk_look.get_or_insert(now().mono);
@@ -64,12 +63,20 @@ impl Engine {
         }
         let effects = std::mem::take(&mut out.effects);
         self.order(effects);
+        // On their way now: a restart waits neither for those who are told of it, nor for whatever
+        // else the keeper has had to say.
+        self.publish();
     }
 
     fn write_journal(&mut self) {
         // A journal that cannot be written is no reason to stop supervising; the history says when
         // the disk fails.
         let _ = self.journal.write();
+    }
+
+    /// Sets a full journal aside, until all that is in it is in the history: so not before the
+    /// history was told of all that was written.
+    fn turn_journal(&mut self) {
         if self.journal.turn_if_full() {
             let (history, handle) = (self.history.clone(), self.handle.clone());
             std::thread::spawn(move || {
@@ -114,11 +121,12 @@ impl Engine {
         if !matches!(self.keeper.flush(), Ok(Flushed::All)) {
             return;
         }
+        self.history.append(self.unpublished.iter().cloned());
         for event in self.unpublished.drain(..) {
-            self.history.append([event.clone()]);
             // Nobody may be listening.
             let _ = self.handle.events.send(Arc::new(event));
         }
+        self.turn_journal();
     }
 
     /// Tells something that is no decision of the core.

@@ -219,11 +219,8 @@ impl Desk {
         log.rotation = rotation;
         if let Some(writer) = log.writer(home, agent) {
             writer.set_rotation(rotation);
-            let _ = writer.begin_run(run);
-            let known = super::index(&folder(home, agent));
-            let noted = known.iter().rev().find(|(noted, _)| *noted == run);
-            log.start =
-                noted.map_or_else(|| writer_place(log.writer.as_ref()), |(_, place)| *place);
+            // Where it cannot be noted, it still begins here.
+            log.start = writer.begin_run(run).unwrap_or_else(|_| writer.place());
         }
         // The run before it is over, and its last line has an end by now.
         (self.grew)(agent);
@@ -327,10 +324,6 @@ impl Desk {
             let _ = epoll::delete(&self.set, &source.output);
         }
     }
-}
-
-fn writer_place(writer: Option<&SegmentWriter>) -> Place {
-    writer.map_or(Place { segment: 0, offset: 0 }, SegmentWriter::place)
 }
 
 impl Log {

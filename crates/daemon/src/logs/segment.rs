@@ -60,20 +60,23 @@ impl SegmentWriter {
         Place { segment: self.number, offset: self.size }
     }
 
-    /// Notes that a run begins here. A run that is noted already began where it was noted.
-    pub fn begin_run(&mut self, run: RunId) -> io::Result<()> {
+    /// Notes that a run begins here, and says where that is. A run that is noted already began where
+    /// it was noted. The index is read only then: it grows with every run.
+    pub fn begin_run(&mut self, run: RunId) -> io::Result<Place> {
         if run <= self.last_run {
-            return Ok(());
+            let noted = index(&self.folder).into_iter().rfind(|(noted, _)| *noted == run);
+            return Ok(noted.map_or_else(|| self.place(), |(_, place)| place));
         }
         self.end_line()?;
         self.last_run = run;
-        let Place { segment, offset } = self.place();
+        let place @ Place { segment, offset } = self.place();
         let mut entries = OpenOptions::new()
             .create(true)
             .append(true)
             .mode(0o600)
             .open(self.folder.join(INDEX))?;
-        entries.write_all(format!("{run} {segment} {offset}\n").as_bytes())
+        entries.write_all(format!("{run} {segment} {offset}\n").as_bytes())?;
+        Ok(place)
     }
 
     /// Moves what is in a pipe to the log, without a copy. What was moved is in the file, also if
@@ -420,6 +423,21 @@ mod tests {
         let end = last(folder.path(), Extent::Run(RunId(2), 1));
         assert_eq!(end, "run 2 line 9\n");
         assert!(LogReader::open(folder.path(), Extent::Run(RunId(9), 1)).is_err());
+    }
+
+    #[test]
+    fn a_run_that_was_noted_began_where_it_was_noted() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = SegmentWriter::open(folder.path(), SMALL).unwrap();
+        let first = writer.begin_run(RunId(1)).unwrap();
+        writer.append(b"one\n").unwrap();
+        let second = writer.begin_run(RunId(2)).unwrap();
+        writer.append(b"two\n").unwrap();
+        assert_eq!((first.offset, second.offset), (0, 4));
+        let mut next = SegmentWriter::open(folder.path(), SMALL).unwrap();
+        assert_eq!(next.begin_run(RunId(2)).unwrap(), second, "to the next daemon too");
+        assert_eq!(next.begin_run(RunId(1)).unwrap(), first);
+        assert_eq!(next.begin_run(RunId(3)).unwrap().offset, 8);
     }
 
     #[test]
