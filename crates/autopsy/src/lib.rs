@@ -14,6 +14,7 @@
 mod examine;
 mod kind;
 mod lines;
+mod prompt;
 mod records;
 mod reset;
 mod rules;
@@ -31,6 +32,7 @@ use crate::reset::Clock;
 use crate::rules::{Rule, Sense, Shelf};
 
 pub use crate::kind::Kind;
+pub use crate::prompt::prompt_on;
 pub use crate::records::session_in;
 pub use crate::rules::{RuleError, UserRule};
 

@@ -4,6 +4,7 @@
 //! together with the decision, as a `notified` event, so that whatever dies in between it is told once.
 //! Its `channels` are those that it went to. It refuses to send anything.
 
+use defib_core::record::WaitReason;
 use defib_core::{Name, Record, RunId, What};
 use serde_json::{Map, Value, json};
 
@@ -51,6 +52,9 @@ fn worth_telling(what: &What) -> Option<&'static str> {
         What::CrashedOut { .. } => Some("crashed-out"),
         What::Halted { .. } => Some("halted"),
         What::Escalated { .. } => Some(ESCALATED),
+        What::WaitStarted { reason: WaitReason::Prompt | WaitReason::Cause(_), .. } => {
+            Some("waiting")
+        }
         What::RunStarted { .. }
         | What::RunReady
         | What::RunDied { .. }

@@ -26,6 +26,8 @@ pub struct AgentStatus {
     pub state: State,
     /// Why it is in that state, where that is not plain.
     pub reason: Option<String>,
+    /// What it asks of a person, where it stands at a prompt.
+    pub question: Option<String>,
     /// The first process of its run.
     pub pid: Option<u32>,
     /// Its latest run.

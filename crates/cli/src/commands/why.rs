@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use defib_core::State;
+use defib_core::{Class, State};
 use defib_daemon::wire::AgentStatus;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -93,7 +93,8 @@ fn post_mortem(
             let at = death["at"].as_str().map(|at| ago(at, now)).unwrap_or_default();
             let (number, class) = (&run["run"], death["class"].as_str().unwrap_or_default());
             let _ = writeln!(text, "\nRun {number} {how} after {} s, {at}.", run["ran_s"]);
-            let _ = writeln!(text, "  class     {class}");
+            let meaning = Class::from_word(class).map(meaning).unwrap_or_default();
+            let _ = writeln!(text, "  class     {class}: {meaning}");
             if let Some(evidence) = death["evidence"].as_str() {
                 let _ = writeln!(text, "  evidence  {evidence}");
             }
@@ -156,11 +157,103 @@ fn next(status: &AgentStatus, now: Timestamp) -> String {
             format!("It runs. `defib logs -f {name}` shows what it writes.")
         }
         State::Backoff => format!("It starts again {when}; `defib start {name}` starts it now."),
-        State::Waiting => format!("It goes on {when}; `defib start {name}` starts it now."),
+        State::Waiting => waiting(status, &when),
         State::Stopping => "It is ending.".to_owned(),
         State::Stopped | State::Idle | State::Done => format!("`defib start {name}` starts it."),
-        State::Halted | State::CrashedOut => {
-            format!("Look at `defib logs {name}`, put it right, then `defib revive {name}`.")
+        State::Halted => {
+            let class = status.reason.as_deref().and_then(Class::from_word);
+            format!("{} Then `defib revive {name}`.", class.map_or("Put it right.", remedy))
+                .replace("NAME", name.as_str())
         }
+        State::CrashedOut => format!(
+            "It died too often to be restarted by itself. Look at `defib logs {name}`, put it right, \
+             then `defib revive {name}`."
+        ),
+    }
+}
+
+/// What an agent waits for, and what a person can do about it.
+fn waiting(status: &AgentStatus, when: &str) -> String {
+    let name = &status.name;
+    let when = if when.is_empty() { "when that has come" } else { when };
+    match status.reason.as_deref() {
+        Some("prompt") => {
+            let question = status.question.as_deref().unwrap_or("something");
+            format!(
+                "It asks: {question}\n`defib attach {name}` to answer; it is not restarted meanwhile."
+            )
+        }
+        Some("quota") => format!(
+            "Its usage limit is reset {when}. It costs nothing until then and is started by itself, \
+             with no restart spent; `defib start {name}` tries it now."
+        ),
+        Some("account") => format!(
+            "Another agent on its account is tried first; it follows {when}. `defib start {name}` \
+             starts it now."
+        ),
+        Some("disk") => format!(
+            "It is started as soon as there is space on the disk; free some. `defib start {name}` \
+             tries it now."
+        ),
+        Some("budget") => format!(
+            "It has spent what it may for now, and goes on {when}. `defib start {name}` starts it now."
+        ),
+        Some("dependency") => {
+            "It starts when those are ready that it names in `after`, or its turn has come."
+                .to_owned()
+        }
+        Some(_) | None => format!("It goes on {when}; `defib start {name}` starts it now."),
+    }
+}
+
+/// What a class means, for somebody who has just woken up.
+const fn meaning(class: Class) -> &'static str {
+    match class {
+        Class::Done => "it finished",
+        Class::Voluntary => "it asked to be shut down",
+        Class::Stopped => "somebody stopped it",
+        Class::Group => "its group was restarted",
+        Class::Error => "it failed, and nothing says that it was anybody's fault but its own",
+        Class::Timeout => "it no longer showed that it lives, or ran for too long",
+        Class::Oom => "it was out of memory",
+        Class::Interrupted => "its connection broke in the middle of something",
+        Class::Context => "its context was full; it begins a fresh session",
+        Class::Lost => "nobody saw how it ended",
+        Class::Network => "there was no way to the network",
+        Class::Overload => "the service was overloaded",
+        Class::Throttle => "it was told to slow down",
+        Class::Quota => "its usage limit was reached; that is no crash",
+        Class::Disk => "the disk was full",
+        Class::Budget => "it spent more than it may",
+        Class::Broke => "it has nothing left to spend",
+        Class::Config => "its command, an option or a file is wrong",
+        Class::Auth => "it is not logged in, or its key is not valid",
+        Class::Billing => "there is no credit on its account",
+    }
+}
+
+/// What a person has to do about it.
+const fn remedy(class: Class) -> &'static str {
+    match class {
+        Class::Auth => "Log in, or set its key where `defib up` is run.",
+        Class::Billing => "Put credit on its account.",
+        Class::Broke => "Give it something to spend: `defib fund NAME 10 usd`.",
+        Class::Budget => "Raise its budget, or look at what it spends: `defib ledger NAME`.",
+        Class::Config => "Look at its command, its options and its files: `defib logs NAME`.",
+        Class::Done
+        | Class::Voluntary
+        | Class::Stopped
+        | Class::Group
+        | Class::Error
+        | Class::Timeout
+        | Class::Oom
+        | Class::Interrupted
+        | Class::Context
+        | Class::Lost
+        | Class::Network
+        | Class::Overload
+        | Class::Throttle
+        | Class::Quota
+        | Class::Disk => "Look at `defib logs NAME` and put it right.",
     }
 }

@@ -107,6 +107,8 @@ pub(crate) struct Engine {
     /// Runs that have ended, until what they left has been looked at.
     dying: Vec<Dying>,
     sessions: Sessions,
+    /// What those ask who stand at a prompt.
+    questions: BTreeMap<Name, String>,
     timetable: Timetable,
     /// The rules by which each project's dead are examined.
     rules: BTreeMap<Name, Arc<Autopsy>>,
@@ -247,7 +249,8 @@ impl Engine {
         // Others on its account may wait for a sign that it works.
         let shares = self.recipe(&key.agent).is_some_and(|(_, agent)| agent.account.is_some());
         let RunKey { agent, run } = key.clone();
-        let source = Source { agent, run, output, terminal, listened_for: shares };
+        let mut source = Source::new(agent, run, output, terminal);
+        source.listened_for = shares;
         self.scribe.attach(source, rotation);
     }
 
@@ -264,6 +267,7 @@ impl Engine {
 
     fn hear_scribe(&mut self, event: ScribeEvent) {
         match event {
+            ScribeEvent::Prompted { agent, run, question } => self.prompted(&agent, run, question),
             ScribeEvent::Spoke { agent, run } => {
                 if let Some(agent) = self.supervisor.known(&agent) {
                     self.handle(Input::ActivitySeen { agent, run });
@@ -274,6 +278,17 @@ impl Engine {
                 let body = [("bytes", bytes.into()), ("error", error.into())];
                 self.tell("output-lost", Some(key), body);
             }
+        }
+    }
+
+    /// A run stands at a prompt that only a person can answer: somebody is told, and nothing is done.
+    fn prompted(&mut self, name: &Name, run: RunId, question: Option<String>) {
+        let Some(agent) = self.supervisor.known(name) else { return };
+        let waiting = question.is_some();
+        self.handle(Input::PromptSeen { agent, run, waiting });
+        match question {
+            Some(question) => drop(self.questions.insert(name.clone(), question)),
+            None => drop(self.questions.remove(name)),
         }
     }
 

@@ -223,6 +223,7 @@ impl Engine {
             rules: BTreeMap::new(),
             timetable: Timetable::begin(),
             sessions: Sessions::stored(&intents),
+            questions: BTreeMap::new(),
             handle: handle.clone(),
             asks: inbox,
             wake,

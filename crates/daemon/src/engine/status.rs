@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use defib_core::record::Trip;
+use defib_core::record::{Trip, WaitReason};
 use defib_core::time::Seconds;
 use defib_core::{AgentId, Name, Reason, RunId, Scope, State, Wall};
 use defib_host::clock::now;
@@ -55,6 +55,11 @@ impl Engine {
             group: self.supervisor.group_of(id).cloned(),
             state: sight.state,
             reason: sight.reason.map(reason_word),
+            question: self
+                .questions
+                .get(name)
+                .filter(|_| sight.reason == Some(Reason::Wait(WaitReason::Prompt)))
+                .cloned(),
             pid: self.pids.get(name).copied(),
             run: sight.run,
             restarts: sight.restarts,

@@ -11,11 +11,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
+use std::time::{Duration, Instant};
 
+use defib_autopsy::prompt_on;
 use defib_core::{Name, RunId};
 use defib_host::output::{Moved, read_some};
 use defib_host::wake::Waker;
-use rustix::event::epoll;
+use rustix::event::{Timespec, epoll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 use super::segment::{Rotation, SegmentWriter};
@@ -24,6 +26,8 @@ use crate::terminal::Terminals;
 
 /// How much of a run's output is shown on its terminal to whoever comes later.
 const TAIL: usize = 64 << 10;
+/// How long a terminal has been quiet when it is looked at for a prompt.
+const QUIET: Duration = Duration::from_secs(2);
 /// The eventfd's key in the epoll set; no agent has it.
 const WAKE: u64 = u64::MAX;
 
@@ -36,6 +40,15 @@ pub enum ScribeEvent {
         agent: Name,
         /// Which.
         run: RunId,
+    },
+    /// A run's terminal stands at a prompt that only a person can answer, or no longer does.
+    Prompted {
+        /// Whose.
+        agent: Name,
+        /// Which.
+        run: RunId,
+        /// The question, where there is one.
+        question: Option<String>,
     },
     /// Output was thrown away because the log could not be written.
     Lost {
@@ -136,6 +149,17 @@ pub struct Source {
     pub terminal: bool,
     /// Whether somebody waits for its first bytes.
     pub listened_for: bool,
+    /// When its terminal is looked at, if nothing is written until then.
+    look_at: Option<Instant>,
+    /// Whether it stood at a prompt when it was last looked at.
+    asks: bool,
+}
+
+impl Source {
+    /// The output of a run, of which nothing is known yet.
+    pub const fn new(agent: Name, run: RunId, output: OwnedFd, terminal: bool) -> Source {
+        Source { agent, run, output, terminal, listened_for: false, look_at: None, asks: false }
+    }
 }
 
 /// An agent's log, and where its present run began.
@@ -164,7 +188,8 @@ impl Desk {
         loop {
             events.clear();
             let spare = rustix::buffer::spare_capacity(&mut events);
-            if epoll::wait(&self.set, spare, None).is_err() {
+            let timeout = self.next_quiet();
+            if epoll::wait(&self.set, spare, timeout.as_ref()).is_err() {
                 // Interrupted: nothing has happened yet.
                 continue;
             }
@@ -180,6 +205,30 @@ impl Desk {
                     self.carry_out(order);
                 }
             }
+            self.look_at_quiet_terminals();
+        }
+    }
+
+    /// How long until a terminal has been quiet for long enough to be looked at.
+    fn next_quiet(&self) -> Option<Timespec> {
+        let due = self.sources.values().filter_map(|source| source.look_at).min()?;
+        Timespec::try_from(due.saturating_duration_since(Instant::now())).ok()
+    }
+
+    /// Whoever has stopped in the middle of its screen may be asking something.
+    fn look_at_quiet_terminals(&mut self) {
+        let now = Instant::now();
+        for source in self.sources.values_mut() {
+            if source.look_at.is_none_or(|at| at > now) {
+                continue;
+            }
+            source.look_at = None;
+            let screen = self.terminals.lines(&source.agent, source.run).unwrap_or_default();
+            if let Some(question) = prompt_on(&screen) {
+                source.asks = true;
+                let (agent, run) = (source.agent.clone(), source.run);
+                (self.tell)(ScribeEvent::Prompted { agent, run, question: Some(question) });
+            }
         }
     }
 
@@ -193,10 +242,12 @@ impl Desk {
         }
     }
 
-    fn attach(&mut self, source: Source, rotation: Rotation) {
+    fn attach(&mut self, mut source: Source, rotation: Rotation) {
         self.begin(&source.agent, source.run, rotation);
         if source.terminal {
             self.show(&source.agent, source.run, &source.output);
+            // It may have asked before we came.
+            source.look_at = Some(Instant::now() + QUIET);
         }
         // A descriptor that is shared with others and would block would stop us all.
         let flags = fcntl_getfl(&source.output).unwrap_or(OFlags::empty());
@@ -249,6 +300,13 @@ impl Desk {
                 if std::mem::take(&mut source.listened_for) {
                     let (agent, run) = (source.agent.clone(), source.run);
                     (self.tell)(ScribeEvent::Spoke { agent, run });
+                }
+                if source.terminal {
+                    source.look_at = Some(Instant::now() + QUIET);
+                    if std::mem::take(&mut source.asks) {
+                        let (agent, run) = (source.agent.clone(), source.run);
+                        (self.tell)(ScribeEvent::Prompted { agent, run, question: None });
+                    }
                 }
                 (self.grew)(&source.agent);
             }

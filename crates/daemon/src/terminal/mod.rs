@@ -56,6 +56,12 @@ impl Terminals {
         }
     }
 
+    /// The lines on the screen of an agent's run.
+    pub(crate) fn lines(&self, agent: &Name, run: RunId) -> Option<Vec<String>> {
+        let terminal = self.of(agent).filter(|terminal| terminal.run == run)?;
+        Some(lock(&terminal.stage).screen.lines())
+    }
+
     /// A run is over, and its terminal with it.
     pub(crate) fn close(&self, agent: &Name, run: RunId) {
         let mut all = lock(&self.all);

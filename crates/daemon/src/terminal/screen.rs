@@ -59,6 +59,11 @@ impl Screen {
         }
     }
 
+    /// The lines on it.
+    pub(super) fn lines(&self) -> Vec<String> {
+        self.terminal.screen().visible_lines().map(Line::text).collect()
+    }
+
     pub(super) fn resize(&mut self, size: TerminalSize) {
         self.terminal.resize(size.columns.into(), size.rows.into());
     }
