@@ -3,11 +3,22 @@
 
 use std::io::{self, Write};
 
+use anstream::ColorChoice;
+
 use crate::failure::{Code, Failure};
 
 /// Writes a text, without its colours where nobody would see them.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
-    let mut out = anstream::stdout().lock();
+    let plain;
+    // In one piece: a table of a thousand lines is not a thousand writes.
+    let text = match anstream::AutoStream::choice(&io::stdout()) {
+        ColorChoice::Never => {
+            plain = anstream::adapter::strip_str(text).to_string();
+            &plain
+        }
+        ColorChoice::Auto | ColorChoice::AlwaysAnsi | ColorChoice::Always => text,
+    };
+    let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(Failure::new(Code::Failed, format!("cannot write to standard output: {error}")))

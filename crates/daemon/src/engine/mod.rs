@@ -43,7 +43,7 @@ use tokio::sync::broadcast;
 use crate::coroner::Coroner;
 use crate::intents::IntentDesk;
 use crate::journal::Journal;
-use crate::logs::{Scribe, ScribeEvent, Source};
+use crate::logs::{Activity, Scribe, ScribeEvent, Source};
 use crate::recipe::Project;
 
 /// The way to the engine, for everyone else in the daemon.
@@ -103,6 +103,7 @@ pub(crate) struct Engine {
     intents: IntentDesk,
     journal: Journal,
     scribe: Scribe,
+    activity: Activity,
     coroner: Coroner,
     /// Runs that have ended, until what they left has been looked at.
     dying: Vec<Dying>,

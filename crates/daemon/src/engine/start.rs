@@ -30,7 +30,7 @@ use super::{Engine, EngineHandle};
 use crate::coroner::Coroner;
 use crate::intents::IntentDesk;
 use crate::journal::Journal;
-use crate::logs::Scribe;
+use crate::logs::{Activity, Scribe};
 use crate::recipe::Project;
 use crate::terminal::Terminals;
 use crate::wire::{DaemonInfo, Mode, stamp};
@@ -201,7 +201,9 @@ impl Engine {
             growth: growth.clone(),
             history: history_for_all,
         };
-        let (scribe, coroner) = assistants(&handle, home.clone(), terminals, growth)?;
+        let activity = Activity::default();
+        let (scribe, coroner) =
+            assistants(&handle, home.clone(), terminals, activity.clone(), growth)?;
         let seq = whole.as_ref().map_or(0, |whole| whole.0).max(highest_seq).max(last_unwritten);
         let info = DaemonInfo {
             pid: std::process::id(),
@@ -218,6 +220,7 @@ impl Engine {
             history,
             journal,
             scribe,
+            activity,
             coroner,
             dying: Vec::new(),
             rules: BTreeMap::new(),
@@ -393,12 +396,14 @@ fn assistants(
     handle: &EngineHandle,
     home: PathBuf,
     terminals: Terminals,
+    activity: Activity,
     growth: broadcast::Sender<Name>,
 ) -> io::Result<(Scribe, Coroner)> {
     let teller = handle.clone();
     let scribe = Scribe::start(
         home,
         terminals,
+        activity,
         // Growth concerns only those who follow: the engine is not woken for it. There may be none.
         move |agent| drop(growth.send(agent.clone())),
         move |event| teller.tell(Ask::Scribe(event)),

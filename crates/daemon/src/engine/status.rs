@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use defib_core::record::{Trip, WaitReason};
 use defib_core::time::Seconds;
-use defib_core::{AgentId, Name, Reason, RunId, Scope, State, Wall};
+use defib_core::{AgentId, Name, Reason, RunId, Scope, State};
 use defib_host::clock::now;
 
 use super::Engine;
@@ -67,7 +67,7 @@ impl Engine {
             started_at: started.map(|started| stamp(started.wall)),
             uptime_s: started.map(|started| Seconds(whole(now.mono.since(started.mono)))),
             next_at: sight.next_at.map(to_come).or_else(|| self.next_tick(name, sight.state)),
-            last_activity_at: self.last_activity(name).map(stamp),
+            last_activity_at: self.activity.of(&self.home, name).map(stamp),
             last_death: death,
             heartbeat_age_s: None,
             balance: None,
@@ -92,11 +92,6 @@ impl Engine {
     fn next_tick(&self, name: &Name, state: State) -> Option<String> {
         let at_rest = matches!(state, State::Idle | State::Done | State::Stopped);
         self.timetable.ticks.get(name).filter(|_| at_rest).map(|tick| stamp(*tick))
-    }
-
-    fn last_activity(&self, name: &Name) -> Option<Wall> {
-        let folder = crate::logs::folder(&self.home, name);
-        crate::logs::last_written(&folder).map(Wall::from_millis)
     }
 
     pub(super) fn runs_in(&self, scope: &Scope) -> BTreeMap<Name, Option<RunId>> {

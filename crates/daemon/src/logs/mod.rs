@@ -5,11 +5,13 @@
 //! the beginning of the next one at the beginning of a line, so that no line is split, lost or
 //! doubled, whoever dies in between. The oldest segments go when there are more than are to be kept.
 
+mod activity;
 mod frame;
 mod reader;
 mod scribe;
 mod segment;
 
+pub(crate) use activity::Activity;
 pub use frame::{Frame, Frames, NoFrame};
 pub use reader::{Extent, LogReader};
 pub use scribe::{Scribe, ScribeEvent, Source};

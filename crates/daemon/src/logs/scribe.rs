@@ -15,13 +15,14 @@ use std::time::{Duration, Instant};
 
 use defib_autopsy::prompt_on;
 use defib_core::{Name, RunId};
+use defib_host::clock::now;
 use defib_host::output::{Moved, read_some};
 use defib_host::wake::Waker;
 use rustix::event::{Timespec, epoll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 use super::segment::{Rotation, SegmentWriter};
-use super::{Place, folder};
+use super::{Activity, Place, folder};
 use crate::terminal::Terminals;
 
 /// How much of a run's output is shown on its terminal to whoever comes later.
@@ -84,6 +85,7 @@ impl Scribe {
     pub(crate) fn start(
         home: PathBuf,
         terminals: Terminals,
+        activity: Activity,
         grew: impl Fn(&Name) + Send + 'static,
         tell: impl Fn(ScribeEvent) + Send + 'static,
     ) -> io::Result<Scribe> {
@@ -94,6 +96,7 @@ impl Scribe {
         let desk = Desk {
             home,
             terminals,
+            activity,
             set,
             wake: wake.clone(),
             inbox,
@@ -172,6 +175,7 @@ struct Log {
 struct Desk {
     home: PathBuf,
     terminals: Terminals,
+    activity: Activity,
     set: OwnedFd,
     wake: Arc<Waker>,
     inbox: Receiver<Order>,
@@ -308,6 +312,7 @@ impl Desk {
                         (self.tell)(ScribeEvent::Prompted { agent, run, question: None });
                     }
                 }
+                self.activity.note(&source.agent, now().wall);
                 (self.grew)(&source.agent);
             }
             Ok(Moved::WouldBlock) => {}
@@ -355,6 +360,7 @@ impl Desk {
             .filter(|(_, source)| source.agent == *agent && source.run == run)
             .map(|(key, _)| *key)
             .collect();
+        let mut took = false;
         for key in keys {
             // All that the run itself has written is in the pipe by now; more than a pipe holds is
             // a grandchild's, which is captured as it comes.
@@ -362,7 +368,7 @@ impl Desk {
                 let Some(source) = self.sources.get(&key) else { break };
                 let Some(log) = self.logs.get_mut(&source.agent) else { break };
                 match log.take_from(&self.home, source, &self.terminals) {
-                    Ok(Moved::Bytes(_)) => {}
+                    Ok(Moved::Bytes(_)) => took = true,
                     Ok(Moved::WouldBlock) => break,
                     Ok(Moved::End) => self.detach(key),
                     Err(error) => {
@@ -372,7 +378,10 @@ impl Desk {
                 }
             }
         }
-        (self.grew)(agent);
+        if took {
+            self.activity.note(agent, now().wall);
+            (self.grew)(agent);
+        }
         self.terminals.close(agent, run);
         self.tail(agent, most)
     }
