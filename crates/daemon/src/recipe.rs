@@ -110,7 +110,7 @@ impl Project {
             self.environment.iter().filter(|(name, _)| is_named(&agent.env_pass, name)).collect();
         let command = serde_json::to_string(&(&agent.command, &agent.resume)).unwrap_or_default();
         (command, self.cwd(agent), &agent.env, &agent.env_pass, passed).hash(&mut hasher);
-        (&agent.env_file, agent.pty, &agent.user, agent.umask).hash(&mut hasher);
+        (&agent.env_file, agent.pty, &agent.user, agent.umask, agent.limits_os).hash(&mut hasher);
         hasher.finish()
     }
 
@@ -160,7 +160,8 @@ impl Project {
                 config::Leftovers::Kill => Leftovers::Kill,
                 config::Leftovers::Keep => Leftovers::Keep,
             },
-            rlimits: Vec::new(),
+            rlimits: rlimits(&agent.limits_os),
+            memory: agent.limits_os.memory,
         })
     }
 
@@ -201,6 +202,20 @@ impl Project {
         env.extend(agent.env.clone());
         Ok(env)
     }
+}
+
+/// What the kernel holds each process of an agent to.
+fn rlimits(limits: &config::OsLimits) -> Vec<(u32, u64)> {
+    // The numbers by which Linux knows them on every machine that we run on.
+    const CPU: u32 = 0;
+    const PROCESSES: u32 = 6;
+    const FILES: u32 = 7;
+    let bounds = [
+        (CPU, limits.cpu.map(|span| span.as_secs().max(1))),
+        (PROCESSES, limits.processes),
+        (FILES, limits.files),
+    ];
+    bounds.into_iter().filter_map(|(resource, bound)| Some((resource, bound?))).collect()
 }
 
 /// The caller's variables that a config's agents get.

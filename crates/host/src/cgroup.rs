@@ -86,6 +86,12 @@ impl Cgroups {
         kill_at(&self.folder, &format!("{name}/cgroup.kill"));
     }
 
+    /// Bounds the memory of all that is in it. Says whether it could.
+    pub(crate) fn bound_memory(&self, name: &str, bytes: u64) -> bool {
+        let file = open_at(&self.folder, &format!("{name}/memory.max"), OFlags::WRONLY);
+        file.is_ok_and(|file| rustix::io::write(file, bytes.to_string().as_bytes()).is_ok())
+    }
+
     /// How many were killed in it for want of memory. Zero where nobody counts.
     pub(crate) fn oom_kills(&self, name: &str) -> u64 {
         let events = read_at(&self.folder, &format!("{name}/memory.events")).unwrap_or_default();

@@ -39,6 +39,8 @@ pub(crate) struct Plan {
     /// What to write to `oom_score_adj`.
     pub(crate) oom_score: Option<String>,
     pub(crate) dies_with_keeper: bool,
+    /// The file by which it enters a cgroup of the older sort.
+    pub(crate) door: Option<CString>,
 }
 
 /// What the child's standard streams become.
@@ -341,6 +343,12 @@ impl Errand<'_> {
             if let Ok(file) = rustix::fs::open(c"/proc/self/oom_score_adj", flags, Mode::empty()) {
                 let _ = rustix::io::write(file, score.as_bytes());
             }
+        }
+        if let Some(door) = &plan.door {
+            let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+            rustix::fs::open(door.as_c_str(), flags, Mode::empty())
+                .and_then(|file| rustix::io::write(file, b"0"))
+                .map_err(Fault::at(Stage::Process))?;
         }
         for &(resource, soft, hard) in &plan.limits {
             let bound = libc::rlimit64 { rlim_cur: soft, rlim_max: hard };

@@ -130,6 +130,7 @@ impl Daemon {
             identity: None,
             limits: standing.limits_before(),
             oom_score: standing.oom_score_before(),
+            door: None,
             // It outlives a keeper that was killed: somebody has to sweep and start the next.
             dies_with_keeper: false,
         };

@@ -50,6 +50,7 @@ pub(crate) fn plan_run(
         limits,
         oom_score: standing.oom_score_before(),
         dies_with_keeper: true,
+        door: None,
     })
 }
 

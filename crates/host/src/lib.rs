@@ -28,6 +28,7 @@ pub mod home;
 mod inherited;
 mod keeper;
 mod launch;
+mod memory;
 pub mod output;
 pub mod protocol;
 mod runs;

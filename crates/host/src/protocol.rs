@@ -150,6 +150,8 @@ pub struct SpawnOrder {
     pub leftovers: Leftovers,
     /// Bounds that the kernel holds it to: resource, soft and hard.
     pub rlimits: Vec<(u32, u64)>,
+    /// The most memory that the whole run may have, in bytes.
+    pub memory: Option<u64>,
 }
 
 /// The size of a terminal.

@@ -16,6 +16,7 @@ use crate::cgroup::Cgroups;
 use crate::child::{Child, Fault, Launcher};
 use crate::descent::{Descent, HOME_KEY, RUN_KEY, mark_below};
 use crate::launch::{PipeRoom, new_pipe, new_terminal, plan_run};
+use crate::memory::MemoryBound;
 use crate::protocol::{Leftovers, RunEnd, RunKey, SpawnOrder, Stage};
 use crate::standing::Standing;
 use crate::tree::{First, Tree};
@@ -36,6 +37,7 @@ pub(crate) struct Run {
     large_pipe: bool,
     leftovers: Leftovers,
     tree: Tree,
+    bound: Option<MemoryBound>,
     /// How its first process ended, if it has.
     end: Option<RunEnd>,
     /// Set once it is being killed, or what it left is.
@@ -160,7 +162,7 @@ impl Runs {
         let mark = format!("{}/{}/{}", key.agent, key.run, self.marks.cookie);
         let run_key = mark_below(self.marks.run_above.clone(), &mark);
         let marks = [(RUN_KEY, run_key.as_str()), (HOME_KEY, self.marks.home.as_str())];
-        let plan = plan_run(&order, &marks, standing)?;
+        let mut plan = plan_run(&order, &marks, standing)?;
         let output = match order.terminal {
             Some(size) => new_terminal(size, plan.identity.as_ref().map(|identity| identity.user)),
             None => new_pipe(&mut self.pipe_room),
@@ -168,6 +170,9 @@ impl Runs {
         .map_err(Fault::at(Stage::Descriptors))?;
         let handed = [Some(output.theirs.as_fd()), None];
         let group = self.enter_group(key, launcher);
+        let bound =
+            order.memory.and_then(|bytes| self.bound_memory(&order.key, bytes, group.as_ref()));
+        plan.door = bound.as_ref().and_then(MemoryBound::door);
         let mut result =
             launcher.launch(&plan, handed, group.as_ref().map(|(_, folder)| folder.as_fd()));
         let mut group = group.map(|(name, _)| name).filter(|_| launcher.knows_cgroups());
@@ -202,6 +207,7 @@ impl Runs {
             large_pipe: output.large,
             leftovers: order.leftovers,
             tree,
+            bound,
             end: None,
             ending: None,
         };
@@ -214,6 +220,21 @@ impl Runs {
         let name = self.groups.entry(key.agent.clone());
         let name = name.or_insert_with(|| format!("{}@{}", key.agent, key.run));
         cgroups.enter(name).ok().map(|folder| (name.clone(), folder))
+    }
+
+    /// Bounds a run's memory: by its own cgroup where that can, else in the older tree.
+    fn bound_memory(
+        &self,
+        key: &RunKey,
+        bytes: u64,
+        group: Option<&(String, OwnedFd)>,
+    ) -> Option<MemoryBound> {
+        let cgroups = self.cgroups.as_ref().zip(group);
+        if cgroups.is_some_and(|(cgroups, (name, _))| cgroups.bound_memory(name, bytes)) {
+            return None;
+        }
+        let keeper = rustix::process::getpid().as_raw_nonzero();
+        MemoryBound::new(&format!("defib-{keeper}-{}@{}", key.agent, key.run), bytes)
     }
 
     /// To its process group, and to the first process itself if that has left the group.
@@ -278,7 +299,7 @@ impl Runs {
             user_ms: waited.user_ms,
             system_ms: waited.system_ms,
             peak_bytes: waited.peak_bytes,
-            oom: run.tree.oom(cgroups),
+            oom: run.tree.oom(cgroups) || run.bound.as_ref().is_some_and(MemoryBound::has_killed),
             leftovers_killed: 0,
         });
         self.names.remove(&pid);

@@ -79,6 +79,7 @@ mod tests {
             user: None,
             umask: None,
             rlimits: Vec::new(),
+            memory: None,
             leftovers: Leftovers::Kill,
         }
     }

@@ -163,3 +163,34 @@ fn a_tick_starts_an_agent_and_the_next_is_shown() {
     bench.defib(&["start", "by-hand"]).good();
     bench.await_state("by-hand", "running");
 }
+
+#[test]
+fn a_run_that_wants_too_much_memory_dies_of_that_and_is_restarted() {
+    let bench = bench();
+    // It takes a little more each time, until it may not.
+    let line = "python3 -c 'x = []\nwhile True: x.append(bytearray(1 << 20))'";
+    let settings = "limits_os = { memory = \"64M\" }\nlimits = [{ deaths = 2, within = \"60s\" }]";
+    let events = bench.up(&[agent("a", "generic", line, settings)]);
+    let died = events.of_run("a", 1, "run-died");
+    if died["class"] != "oom" && !std::path::Path::new("/sys/fs/cgroup/memory").exists() {
+        return; // No tree here has the controller.
+    }
+    assert_eq!((&died["class"], &died["counted"]), (&"oom".into(), &true.into()), "{died}");
+    events.of("a", "crashed-out");
+}
+
+#[test]
+fn no_network_is_no_crash_and_a_wrong_option_is_for_a_person() {
+    let bench = bench();
+    let events = bench.up(&[
+        agent("far", "claude", "echo 'API Error: Connection error.'; exit 1", ""),
+        agent("typo", "claude", "echo \"error: unknown option '--modell'\"; exit 1", ""),
+        agent("absent", "generic", "exec /no/such/program", ""),
+    ]);
+    let died = events.of("far", "run-died");
+    assert_eq!((&died["class"], &died["counted"]), (&"network".into(), &false.into()), "{died}");
+    let delay = field(&events.of("far", "restart-scheduled"), "delay_ms");
+    assert!((4500..=5500).contains(&delay), "the world's own backoff: {delay}");
+    assert_eq!(events.of("typo", "halted")["reason"], "config");
+    assert_eq!(events.of("absent", "run-died")["exit_code"], 127);
+}

@@ -229,6 +229,7 @@ pub(crate) fn order(agent: &str, run: u64, arguments: &[&str]) -> SpawnOrder {
         user: None,
         leftovers: Leftovers::Kill,
         rlimits: Vec::new(),
+        memory: None,
     }
 }
 
