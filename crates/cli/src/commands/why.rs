@@ -9,8 +9,12 @@ use serde_json::{Value, json};
 
 use super::status::{ago, until};
 use super::{Context, segment};
+use crate::client::Client;
 use crate::failure::{Code, Failure};
 use crate::output;
+
+/// No line of an agent's is shown further than this.
+const WIDEST: usize = 200;
 
 /// Say why an agent is as it is: what happened, what was decided and by which numbers, what to do
 #[derive(Debug, clap::Args)]
@@ -65,7 +69,8 @@ impl Why {
         if self.json {
             return output::json(&json!({ "agent": status, "run": run, "events": decided }));
         }
-        output::print(&post_mortem(&status, run, &decided, Timestamp::now()))
+        let words = number.map(|number| last_words(&client, &name, number)).unwrap_or_default();
+        output::print(&post_mortem(&status, run, &decided, &words, Timestamp::now()))
     }
 }
 
@@ -73,6 +78,7 @@ fn post_mortem(
     status: &AgentStatus,
     run: Option<&Value>,
     events: &[&Value],
+    last_words: &str,
     now: Timestamp,
 ) -> String {
     let name = &status.name;
@@ -109,11 +115,32 @@ fn post_mortem(
                 for line in trace.lines() {
                     let _ = writeln!(text, "  | {line}");
                 }
+            } else if !last_words.is_empty() {
+                text.push_str("\nIts last words:\n");
+                for line in last_words.lines() {
+                    let _ = writeln!(text, "  | {line}");
+                }
             }
         }
     }
     let _ = writeln!(text, "\n{}", next(status, now));
     text
+}
+
+/// The last lines that a run wrote, without what would move the cursor or set colours.
+fn last_words(client: &Client, name: &str, run: u64) -> String {
+    let mut words = Vec::new();
+    let path = format!("/api/v1/agents/{name}/logs?lines=5&run={run}");
+    // A log that was rotated away is no reason to say nothing.
+    let _ = client.stream(&path, |bytes| {
+        words.extend_from_slice(bytes);
+        Ok(true)
+    });
+    let text = String::from_utf8_lossy(&words);
+    let plain = anstream::adapter::strip_str(&text).to_string();
+    let is_shown = |c: &char| *c == '\n' || *c == '\t' || !c.is_control();
+    let lines = plain.lines().map(|line| line.chars().take(WIDEST).collect::<String>());
+    lines.map(|line| line.chars().filter(is_shown).collect::<String>() + "\n").collect()
 }
 
 /// A decision with its numbers.
