@@ -3,7 +3,7 @@
 use std::fs::OpenOptions;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -30,13 +30,33 @@ const START: Duration = Duration::from_secs(15);
 pub(crate) struct Client {
     home: Home,
     runtime: Runtime,
+    /// What an agent proves itself with.
+    token: Option<String>,
 }
 
 impl Client {
     pub(crate) fn new(home: Home) -> Result<Client, Failure> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| Failure::new(Code::Failed, error))?;
-        Ok(Client { home, runtime })
+        Ok(Client { home, runtime, token: None })
+    }
+
+    /// The way of an agent to its own daemon.
+    pub(crate) fn for_agent(socket: &Path, token: String) -> Result<Client, Failure> {
+        let folder = socket.parent().map(Path::to_owned);
+        Ok(Client { token: Some(token), ..Client::new(Home::find(folder)?)? })
+    }
+
+    /// Asks for something that may be asked for twice: a daemon that is lost is waited for.
+    pub(crate) fn insist<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<T, Failure> {
+        match self.post(path, body) {
+            Err(failure) if failure.is_lost() && self.comes_back() => self.post(path, body),
+            answer => answer,
+        }
     }
 
     /// Looks at something. A daemon that is just being replaced is waited for.
@@ -98,7 +118,7 @@ impl Client {
     pub(crate) fn post_last(&self, path: &str, body: &impl Serialize) -> Result<(), Failure> {
         let body = serde_json::to_vec(body).map_err(|error| Failure::new(Code::Failed, error))?;
         self.runtime.block_on(async {
-            match send(&self.home, Method::POST, path, body.into()).await {
+            match self.send(Method::POST, path, body.into()).await {
                 Err(Trouble::Other(_)) => Ok(()),
                 answer => self.good(answer).await.map(drop),
             }
@@ -112,7 +132,7 @@ impl Client {
 
     /// Whether a daemon answers.
     pub(crate) fn is_up(&self) -> bool {
-        self.runtime.block_on(send(&self.home, Method::GET, "/healthz", Bytes::new())).is_ok()
+        self.runtime.block_on(self.send(Method::GET, "/healthz", Bytes::new())).is_ok()
     }
 
     /// Hands over what comes, piece by piece, until it ends or `take` has had enough.
@@ -143,7 +163,7 @@ impl Client {
         mut take: impl FnMut(&[u8]) -> Result<bool, Failure>,
     ) -> Result<Ended, Failure> {
         self.runtime.block_on(async {
-            let mut response = self.good(send(&self.home, method, path, body).await).await?;
+            let mut response = self.good(self.send(method, path, body).await).await?;
             while let Some(frame) = response.frame().await {
                 let Ok(frame) = frame else { return Ok(Ended::Lost) };
                 if let Some(bytes) = frame.data_ref()
@@ -163,7 +183,7 @@ impl Client {
         body: Bytes,
     ) -> Result<T, Failure> {
         self.runtime.block_on(async {
-            let response = self.good(send(&self.home, method, path, body).await).await?;
+            let response = self.good(self.send(method, path, body).await).await?;
             let bytes = response.into_body().collect().await.map_err(lost)?.to_bytes();
             serde_json::from_slice(&bytes).map_err(|error| {
                 Failure::new(Code::Failed, format!("the daemon's answer makes no sense: {error}"))
@@ -201,6 +221,7 @@ impl Client {
             ErrorCode::Config => Code::Config,
             ErrorCode::NoSuchAgent => Code::NoAgent,
             ErrorCode::NotInState => Code::NotInState,
+            ErrorCode::Unauthorized => Code::Failed,
         };
         let failure = Failure::new(code, error.message);
         Err(match error.hint {
@@ -272,6 +293,36 @@ impl Client {
         Ok(())
     }
 
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<Response<Incoming>, Trouble> {
+        let stream = UnixStream::connect(self.home.socket()).await.map_err(|error| {
+            let absent = [io::ErrorKind::NotFound, io::ErrorKind::ConnectionRefused];
+            if absent.contains(&error.kind()) {
+                return Trouble::NoDaemon;
+            }
+            Trouble::Other(format!("cannot reach {}: {error}", self.home.socket().display()))
+        })?;
+        let other = |error: hyper::Error| Trouble::Other(format!("lost the daemon: {error}"));
+        let (mut sender, connection) =
+            http1::handshake(TokioIo::new(stream)).await.map_err(other)?;
+        tokio::spawn(connection);
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("host", "defib")
+            .header("content-type", "application/json");
+        if let Some(token) = &self.token {
+            request = request.header("authorization", format!("Bearer {token}"));
+        }
+        let request =
+            request.body(Full::new(body)).map_err(|error| Trouble::Other(error.to_string()))?;
+        sender.send_request(request).await.map_err(other)
+    }
+
     fn log(&self) -> PathBuf {
         self.home.path().join("keeper.log")
     }
@@ -326,30 +377,4 @@ enum Trouble {
 #[expect(clippy::needless_pass_by_value, reason = "it is handed to map_err")]
 fn lost(error: hyper::Error) -> Failure {
     Failure::lost(format!("lost the daemon: {error}"))
-}
-
-async fn send(
-    home: &Home,
-    method: Method,
-    path: &str,
-    body: Bytes,
-) -> Result<Response<Incoming>, Trouble> {
-    let stream = UnixStream::connect(home.socket()).await.map_err(|error| {
-        let absent = [io::ErrorKind::NotFound, io::ErrorKind::ConnectionRefused];
-        if absent.contains(&error.kind()) {
-            return Trouble::NoDaemon;
-        }
-        Trouble::Other(format!("cannot reach {}: {error}", home.socket().display()))
-    })?;
-    let other = |error: hyper::Error| Trouble::Other(format!("lost the daemon: {error}"));
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(other)?;
-    tokio::spawn(connection);
-    let request = Request::builder()
-        .method(method)
-        .uri(path)
-        .header("host", "defib")
-        .header("content-type", "application/json")
-        .body(Full::new(body))
-        .map_err(|error| Trouble::Other(error.to_string()))?;
-    sender.send_request(request).await.map_err(other)
 }

@@ -148,12 +148,14 @@ impl Life {
     }
 
     /// Takes a run for one that lived when it was last heard of, unless a later one is known.
-    pub fn was_running(&mut self, run: RunId) {
+    /// It may have wished for its end.
+    pub fn was_running(&mut self, run: RunId, wished: bool) {
         if run >= self.last_run {
             self.last_run = run;
             // Nobody knows on which clock it began; as far as we are concerned it has just begun.
             let begun = Mono::from_nanos(u64::MAX);
-            let run = Run { spawned: true, ..Run::new(run, false, begun) };
+            let wished = wished.then_some(Mono::ZERO);
+            let run = Run { spawned: true, wished, ..Run::new(run, false, begun) };
             self.phase = Phase::Running(run);
         }
     }
@@ -181,6 +183,19 @@ impl Life {
             | What::GroupRestarted { .. }
             | What::HeartbeatMissed { .. } => return,
         };
+    }
+
+    /// The run that wished for its end, if one has and has not ended.
+    pub fn wished(&self) -> Option<RunId> {
+        self.phase.run().filter(|run| run.wished.is_some()).map(|run| run.id)
+    }
+
+    /// No run of it lives, as others have written down. One that is known here all the same was
+    /// stored for its wish to end, which has come true.
+    pub fn has_ended(&mut self) {
+        if self.phase.run().is_some() {
+            self.phase = Phase::Done;
+        }
     }
 
     pub(crate) fn new(generation: u64) -> Life {
@@ -305,10 +320,23 @@ impl Run {
 
     /// The machine slept: silence during that time means nothing.
     pub(crate) fn excuse(&mut self, slept: Duration, now: Mono) {
-        self.silent_since = (self.silent_since + slept).min(now);
-        self.idle_since = (self.idle_since + slept).min(now);
+        // An extension may reach beyond now, and is not cut short by sleep.
+        self.silent_since = (self.silent_since + slept).min(now.max(self.silent_since));
+        self.idle_since = (self.idle_since + slept).min(now.max(self.idle_since));
         self.slept = self.slept.saturating_add(slept);
         self.wished = self.wished.map(|at| at + slept);
+    }
+
+    /// Nothing ends the run for silence before this moment, nor for a wish to end that it is slow in.
+    pub(crate) fn extend(&mut self, policy: &Policy, until: Mono) {
+        let before = |span: Duration| Mono::ZERO + until.since(Mono::ZERO + span);
+        if let Some(rule) = policy.heartbeat {
+            self.silent_since = self.silent_since.max(before(rule.ttl));
+        }
+        if let Some(span) = policy.silent_for {
+            self.idle_since = self.idle_since.max(before(span));
+        }
+        self.wished = self.wished.map(|at| at.max(before(policy.stop_timeout)));
     }
 
     /// The moment at which the clock ends the run, and why.
@@ -331,7 +359,8 @@ impl Agent {
     /// time begins now.
     pub(crate) fn excuse_until(&mut self, now: Mono) {
         if let Some(run) = self.life.phase.run_mut() {
-            (run.silent_since, run.idle_since) = (now, now);
+            run.silent_since = run.silent_since.max(now);
+            run.idle_since = run.idle_since.max(now);
         }
         if let Phase::Stopping { rung: Rung::Asked { kill_at }, .. } = &mut self.life.phase {
             *kill_at = (*kill_at).max(now + self.policy.stop_timeout);

@@ -108,6 +108,16 @@ pub enum Input {
         /// Whether it does.
         waiting: bool,
     },
+    /// The run asked for more time: it is not ended for silence, nor killed while it stops, before
+    /// that has passed.
+    Extended {
+        /// Whose.
+        agent: AgentId,
+        /// Which.
+        run: RunId,
+        /// How much, from now on.
+        by: Duration,
+    },
     /// The run failed its probe as often as it may.
     ProbeFailed {
         /// Whose.

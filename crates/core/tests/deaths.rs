@@ -491,3 +491,41 @@ fn an_end_of_its_own_will_is_no_failure() {
     bench.tell(Input::StartAsked(scope)).unwrap();
     assert_eq!(bench.crash_loop("a", 0), [100]);
 }
+
+#[test]
+fn an_extension_moves_the_deadline_of_silence_and_of_a_stop_and_is_not_cut_short() {
+    let heartbeat = Some(Heartbeat { ttl: secs(10), grace: secs(0) });
+    let policy = Policy { heartbeat, silent_for: Some(secs(20)), ..default() };
+    let mut bench = Bench::solo(&policy);
+    let (agent, run) = (bench.id("a"), bench.run("a"));
+    bench.tell(Input::Extended { agent, run, by: secs(100) }).unwrap();
+    bench.pass(secs(50));
+    bench.tell(Input::BeatSeen { agent, run }).unwrap();
+    bench.pass(ms(49_999));
+    assert_eq!(bench.runs("a"), 1);
+    bench.pass(ms(1));
+    assert_eq!(last_death(&bench).0, Class::Timeout);
+
+    let mut bench = Bench::solo(&default());
+    bench.deaf.insert("a");
+    let (agent, run, scope) = (bench.id("a"), bench.run("a"), bench.scope("a"));
+    bench.tell(Input::StopAsked { scope, kill: false }).unwrap();
+    bench.tell(Input::Extended { agent, run, by: secs(30) }).unwrap();
+    bench.pass(ms(29_999));
+    assert_eq!(bench.state("a"), State::Stopping);
+    bench.pass(ms(1));
+    assert_eq!(bench.state("a"), State::Stopped);
+}
+
+#[test]
+fn a_beat_that_is_heard_of_late_still_counts_before_its_silence_does() {
+    let heartbeat = Some(Heartbeat { ttl: secs(10), grace: secs(0) });
+    let mut bench = Bench::solo(&Policy { heartbeat, ..default() });
+    let (agent, run) = (bench.id("a"), bench.run("a"));
+    let late = bench.clock().mono + secs(25);
+    let now = defib_core::Now { mono: late, wall: bench.clock().wall + secs(25) };
+    let mut out = defib_core::Outbox::default();
+    bench.supervisor.handle(now, Input::BeatSeen { agent, run }, &mut out).unwrap();
+    assert!(out.records.is_empty(), "{:?}", out.records);
+    assert_eq!(bench.supervisor.next_deadline(), Some(late + secs(10)));
+}

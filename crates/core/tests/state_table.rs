@@ -130,6 +130,7 @@ fn inputs(agent: AgentId, run: RunId, now: Now) -> Vec<(&'static str, Input)> {
         ("activity seen", Input::ActivitySeen { agent, run }),
         ("prompt seen", Input::PromptSeen { agent, run, waiting: true }),
         ("prompt gone", Input::PromptSeen { agent, run, waiting: false }),
+        ("extended", Input::Extended { agent, run, by: Duration::from_secs(60) }),
         ("probe failed", Input::ProbeFailed { agent, run }),
         ("overspent", Input::Overspent { agent, run }),
         ("shutdown wished", Input::ShutdownWished { agent, run }),

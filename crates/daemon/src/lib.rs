@@ -10,6 +10,7 @@ mod coroner;
 mod engine;
 mod intents;
 mod journal;
+mod liveness;
 pub mod logs;
 mod notices;
 mod recipe;
@@ -53,6 +54,7 @@ pub fn run(options: DaemonOptions) -> io::Result<()> {
     let (history, opened) = History::open(&path, Options::default()).map_err(io::Error::other)?;
     let history = Arc::new(history);
     let terminals = Terminals::default();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let setup = Setup {
         home: home.clone(),
         keeper,
@@ -60,13 +62,13 @@ pub fn run(options: DaemonOptions) -> io::Result<()> {
         intents: opened.intents,
         highest_seq: opened.highest_seq,
         terminals: terminals.clone(),
+        runtime: runtime.handle().clone(),
         damaged: opened.damaged.map(|(path, _)| path),
         awaits_up,
     };
     let (engine, handle) = Engine::begin(setup)?;
     let listener = UnixListener::from(listener);
     listener.set_nonblocking(true)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let desk =
         api::Desk { engine: handle, home: Arc::new(home), history: Arc::new(path), terminals };
     std::thread::Builder::new().name("api".to_owned()).spawn(move || {

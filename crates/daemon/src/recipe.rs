@@ -62,6 +62,10 @@ pub(crate) struct RunFacts {
     pub(crate) last_exit: Option<i32>,
     /// The session that it takes up.
     pub(crate) session: Option<String>,
+    /// What it proves itself with.
+    pub(crate) token: Option<String>,
+    /// Where it can say what state it is in.
+    pub(crate) notify: Option<String>,
 }
 
 impl Project {
@@ -121,6 +125,14 @@ impl Project {
         }
     }
 
+    /// The file whose touch is a beat of an agent.
+    pub(crate) fn heartbeat_file(&self, home: &Path, agent: &config::Agent) -> PathBuf {
+        match &agent.heartbeat_file {
+            Some(path) => self.cwd(agent).join(path),
+            None => home.join("state").join(agent.name.as_str()).join("heartbeat"),
+        }
+    }
+
     /// Everything the keeper needs to spawn a run.
     pub(crate) fn order(
         &self,
@@ -131,10 +143,7 @@ impl Project {
     ) -> Result<SpawnOrder, Unspawnable> {
         let mut env = self.environment(agent)?;
         let state = home.join("state").join(agent.name.as_str());
-        let heartbeat = match &agent.heartbeat_file {
-            Some(path) => self.cwd(agent).join(path),
-            None => state.join("heartbeat"),
-        };
+        let heartbeat = self.heartbeat_file(home, agent);
         let text = |path: &Path| path.to_string_lossy().into_owned();
         let own = [
             ("DEFIB_AGENT", agent.name.to_string()),
@@ -148,6 +157,13 @@ impl Project {
             ("DEFIB_MODE", self.mode.word().to_owned()),
         ];
         env.extend(own.map(|(name, value)| (name.to_owned(), value)));
+        let watchdog = agent.policy.heartbeat.map(|rule| rule.ttl.as_micros().to_string());
+        let some = [
+            ("DEFIB_TOKEN", facts.token.clone()),
+            ("NOTIFY_SOCKET", facts.notify.clone()),
+            ("WATCHDOG_USEC", watchdog),
+        ];
+        env.extend(some.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
         Ok(SpawnOrder {
             key: RunKey { agent: agent.name.clone(), run },
             argv: command_line(agent, facts.session.as_deref()),

@@ -46,6 +46,8 @@ pub struct AgentStatus {
     pub last_activity_at: Option<String>,
     /// Its last death.
     pub last_death: Option<DeathStatus>,
+    /// What it says that it is doing.
+    pub status_text: Option<String>,
     /// How long ago it last showed that it lives, where that is asked of it.
     pub heartbeat_age_s: Option<Seconds>,
     /// What it has left to spend, by unit.
@@ -278,6 +280,8 @@ pub enum ErrorCode {
     NoSuchAgent,
     /// The agent is not in a state for that.
     NotInState,
+    /// Whoever asks may not.
+    Unauthorized,
 }
 
 /// A moment as JSON shows it.

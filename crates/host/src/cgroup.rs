@@ -162,7 +162,7 @@ fn own_cgroup() -> Option<PathBuf> {
     find_cgroup(&cgroup, &mounts)
 }
 
-fn find_cgroup(cgroup: &str, mounts: &str) -> Option<PathBuf> {
+pub(crate) fn find_cgroup(cgroup: &str, mounts: &str) -> Option<PathBuf> {
     let own = cgroup.lines().find_map(|line| line.strip_prefix("0::"))?;
     mounts.lines().find_map(|line| {
         let (mount, filesystem) = line.split_once(" - ")?;

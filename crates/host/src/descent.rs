@@ -9,6 +9,7 @@
 
 use std::os::fd::OwnedFd;
 
+use defib_core::{Name, RunId};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, PidfdFlags, Signal};
@@ -206,6 +207,42 @@ fn children(parent: Pid) -> Vec<Pid> {
     children
 }
 
+/// Whether a process belongs to a run, by who it descends from, the cgroup it is in, its session or
+/// its mark. Nothing: it has gone, and nobody can say any more.
+pub fn is_of_run(pid: u32, first: u32, agent: &Name, run: RunId) -> Option<bool> {
+    let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
+    let first = i32::try_from(first).ok()?;
+    let held = Held::open(pid)?;
+    let found = pid.as_raw_pid() == first
+        || facts(pid).is_some_and(|facts| facts.session == first)
+        || ancestors(pid).contains(&first)
+        || is_in_group_of(pid, agent)
+        || carries_run(pid, agent, run);
+    // What was read is only sure to be this process's if it still lives.
+    held.lives().then_some(found)
+}
+
+/// Whether a process is in the cgroup that the keeper made for an agent.
+fn is_in_group_of(pid: Pid, agent: &Name) -> bool {
+    let Some(text) = read(&format!("/proc/{pid}/cgroup")) else { return false };
+    let text = String::from_utf8_lossy(&text);
+    let own = text.lines().find_map(|line| line.strip_prefix("0::"));
+    let is_its = |part: &str| part.split_once('@').is_some_and(|(name, _)| name == agent.as_str());
+    own.is_some_and(|path| path.split('/').any(is_its))
+}
+
+/// Whether a process carries the mark of a run, whichever keeper's.
+pub(crate) fn carries_run(pid: Pid, agent: &Name, run: RunId) -> bool {
+    let Some(environ) = read(&format!("/proc/{pid}/environ")) else { return false };
+    let begin = format!("{agent}/{run}/");
+    environ.split(|byte| *byte == 0).any(|entry| {
+        let value = entry.strip_prefix(RUN_KEY.as_bytes()).and_then(|rest| rest.strip_prefix(b"="));
+        value.is_some_and(|value| {
+            value.split(|byte| *byte == b',').any(|part| part.starts_with(begin.as_bytes()))
+        })
+    })
+}
+
 /// Whether the process's environment, as it was when its program began, has the mark.
 fn carries(pid: Pid, variable: &str, mark: &str) -> bool {
     read(&format!("/proc/{pid}/environ")).is_some_and(|environ| has_mark(&environ, variable, mark))
@@ -219,13 +256,13 @@ fn has_mark(environ: &[u8], variable: &str, mark: &str) -> bool {
     })
 }
 
-fn numbers_in(folder: &str) -> Vec<Pid> {
+pub(crate) fn numbers_in(folder: &str) -> Vec<Pid> {
     let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
     let names = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     names.filter_map(Pid::from_raw).collect()
 }
 
-fn read(path: &str) -> Option<Vec<u8>> {
+pub(crate) fn read(path: &str) -> Option<Vec<u8>> {
     let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let mut bytes = vec![0; 4096];
     let mut end = 0;

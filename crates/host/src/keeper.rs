@@ -16,12 +16,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use defib_core::Name;
 use rustix::event::{PollFd, PollFlags};
 use rustix::time::Timespec;
 
 use crate::cgroup::Cgroups;
 use crate::child::{Fault, Launcher};
 use crate::daemon::Daemon;
+use crate::notify::Listeners;
 use crate::protocol::{News, Request, RunKey, SpawnOrder, VERSION};
 use crate::runs::{Event, Known, Runs};
 use crate::standing::{Notice, Standing};
@@ -75,6 +77,7 @@ pub fn run(options: KeeperOptions) -> io::Result<ExitCode> {
         runs: Runs::new(&options.home_key, cgroups),
         kept: BTreeMap::new(),
         turns: Turns::default(),
+        listeners: Listeners::default(),
         close_asked: false,
         closes_with_daemon: false,
         ending: None,
@@ -82,6 +85,7 @@ pub fn run(options: KeeperOptions) -> io::Result<ExitCode> {
     loop {
         if let Some(code) = keeper.turn() {
             keeper.runs.remove_cgroups();
+            keeper.listeners.close_all();
             return Ok(code);
         }
     }
@@ -95,6 +99,7 @@ struct Keeper {
     kept: BTreeMap<String, Vec<u8>>,
     /// Spawns that were asked for and not yet done.
     turns: Turns,
+    listeners: Listeners,
     close_asked: bool,
     closes_with_daemon: bool,
     /// Everything was killed; by when to go, and how.
@@ -194,6 +199,10 @@ impl Keeper {
             let news = News::Kept { key: key.clone(), bytes: bytes.clone() };
             self.daemon.tell(&news, None);
         }
+        for (agent, path, socket) in self.listeners.all() {
+            let news = News::Listening { agent: agent.clone(), path: path.to_owned() };
+            self.daemon.tell(&news, Some(socket));
+        }
         for run in self.runs.live() {
             let (key, pid, terminal) = (run.key.clone(), run.child.number(), run.terminal);
             self.daemon.tell(&News::Held { key, pid, terminal }, Some(run.output.as_fd()));
@@ -282,6 +291,8 @@ impl Keeper {
                     self.keep(key, bytes);
                 }
             }
+            Request::Listen { agent, path } => self.listen(agent, path),
+            Request::Unlisten(agent) => self.listeners.close(&agent),
             Request::Replace { program } => self.daemon.replace(program),
             Request::Close => self.closes_with_daemon = true,
         }
@@ -292,6 +303,16 @@ impl Keeper {
             self.kept.remove(&key);
         } else {
             self.kept.insert(key, bytes);
+        }
+    }
+
+    fn listen(&mut self, agent: Name, path: String) {
+        match self.listeners.open(&agent, &path) {
+            Ok(socket) => self.daemon.tell(&News::Listening { agent, path }, Some(socket)),
+            Err(errno) => {
+                let errno = errno.raw_os_error();
+                self.daemon.tell(&News::NotListening { agent, errno }, None);
+            }
         }
     }
 

@@ -16,8 +16,10 @@
 //!
 //! After a keeper was killed, [`sweep`] ends what it left behind.
 //!
-//! For the daemon, and of no use to the keeper: [`output`], [`clock`], [`wake`], [`home`], [`usage`].
+//! For the daemon, and of no use to the keeper: [`output`], [`clock`], [`wake`], [`home`],
+//! [`usage`], [`activity`], and what comes to the sockets of [`notify`].
 
+pub mod activity;
 mod cgroup;
 mod channel;
 mod child;
@@ -29,6 +31,7 @@ mod inherited;
 mod keeper;
 mod launch;
 mod memory;
+pub mod notify;
 pub mod output;
 pub mod protocol;
 mod runs;
@@ -41,7 +44,7 @@ pub mod wake;
 
 pub use channel::{Channel, ChannelError, Flushed, MAX_DESCRIPTORS};
 pub use daemon::{KEEPER_FD, LISTENER_FD, inherited};
-pub use descent::{HOME_KEY, RUN_KEY, Swept, sweep};
+pub use descent::{HOME_KEY, RUN_KEY, Swept, is_of_run, sweep};
 pub use inherited::close_inherited;
 pub use keeper::{KeeperOptions, run};
 pub use standing::raise_descriptor_limit;

@@ -10,7 +10,7 @@ use defib_core::{Name, RunId};
 use serde::{Deserialize, Serialize};
 
 /// The version of what is said here.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The longest frame, in bytes: more than the kernel takes as arguments and environment, and more than a
 /// project of ten thousand agents takes, which is kept in one piece.
@@ -59,6 +59,15 @@ pub enum Request {
     Close,
     /// Keep all of these, or none: as [`Request::Keep`], for what belongs together.
     KeepAll(Vec<(String, Vec<u8>)>),
+    /// Hold a notify socket for the agent, at this path, until it is to be closed. Since version 2.
+    Listen {
+        /// Whose.
+        agent: Name,
+        /// Where.
+        path: String,
+    },
+    /// Close the agent's notify socket. Since version 2.
+    Unlisten(Name),
     // Left room for: a deadline. "End these runs at T unless I renew", for a fleet in which a machine
     // that is cut off must be known to have stopped. T is on the time since boot.
 }
@@ -127,6 +136,21 @@ pub enum News {
     StillAlive(RunKey),
     /// Somebody wants the whole of it to end in order: TERM or INT to the keeper.
     CloseAsked,
+    /// The notify socket that is held for an agent comes along: after it was asked for, and on every
+    /// new connection before [`News::AllTold`].
+    Listening {
+        /// Whose.
+        agent: Name,
+        /// Where it is bound.
+        path: String,
+    },
+    /// The agent has no notify socket, for this reason of the system's.
+    NotListening {
+        /// Whose.
+        agent: Name,
+        /// The system's error number.
+        errno: i32,
+    },
 }
 
 /// Everything about how a run is spawned.

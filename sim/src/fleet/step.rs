@@ -379,6 +379,7 @@ fn ends_many(input: &Input) -> bool {
         | Input::BeatSeen { .. }
         | Input::ActivitySeen { .. }
         | Input::PromptSeen { .. }
+        | Input::Extended { .. }
         | Input::ProbeFailed { .. }
         | Input::Overspent { .. }
         | Input::ShutdownWished { .. }

@@ -25,6 +25,10 @@
 //! | `port PORT` | holds the port from here on; exits with 98 if somebody else has it |
 //! | `count FILE` | appends a line with its run number and process id |
 //! | `touch FILE` | makes the file |
+//! | `beat`, `beat-until FILE` | touches its heartbeat file: once, or every 50 ms until the file is there |
+//! | `notify TEXT` | a datagram to its notify socket; `|` ends a line |
+//! | `run LINE` | a program with arguments (single spaces); says `ran` and the exit code |
+//! | `busy-until FILE` | uses CPU time until the file is there |
 //! | `fail-until N FILE` | counts in the file, and exits with 1 unless this is at least the Nth time |
 
 use std::fs::OpenOptions;
@@ -112,6 +116,22 @@ fn main() {
                 append(&next(), &format!("{run} {}\n", std::process::id()));
             }
             "touch" => append(&next(), ""),
+            "beat" => beat(),
+            "beat-until" => {
+                let file = next();
+                while !Path::new(&file).exists() {
+                    beat();
+                    sleep(Duration::from_millis(50));
+                }
+            }
+            "notify" => notify(&next().replace('|', "\n")),
+            "run" => run(&next()),
+            "busy-until" => {
+                let file = next();
+                while !Path::new(&file).exists() {
+                    std::hint::black_box((0..1_000_000_u64).fold(0, u64::wrapping_add));
+                }
+            }
             "fail-until" => {
                 let wanted = number(&next());
                 let file = next();
@@ -276,6 +296,25 @@ fn tty() {
     let inode = rustix::fs::fstat(&output).expect("a file").st_ino;
     let name = name.to_string_lossy();
     say(&format!("terminal {name} inode {inode} rows {} columns {}", size.ws_row, size.ws_col));
+}
+
+fn beat() {
+    let file = std::env::var("DEFIB_HEARTBEAT_FILE").expect("a heartbeat file");
+    let file = OpenOptions::new().create(true).append(true).open(file).expect("the file");
+    file.set_modified(std::time::SystemTime::now()).expect("a touch");
+}
+
+fn notify(text: &str) {
+    let socket = std::os::unix::net::UnixDatagram::unbound().expect("a socket");
+    let path = std::env::var("NOTIFY_SOCKET").expect("a notify socket");
+    socket.send_to(text.as_bytes(), path).expect("a datagram");
+}
+
+fn run(line: &str) {
+    let (program, rest) = line.split_once(' ').unwrap_or((line, ""));
+    let words = rest.split(' ').filter(|word| !word.is_empty());
+    let status = Command::new(program).args(words).status().expect("a program");
+    say(&format!("ran {}", status.code().unwrap_or(-1)));
 }
 
 fn append(file: &str, text: &str) {

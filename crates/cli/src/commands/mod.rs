@@ -9,6 +9,7 @@ mod down;
 mod events;
 mod internal;
 mod logs;
+mod own;
 mod plan;
 mod replay;
 mod run;
@@ -74,6 +75,8 @@ pub(crate) enum Command {
     Simulate(Box<simulate::Simulate>),
     Autopsy(autopsy::Autopsy),
     Upgrade(upgrade::Upgrade),
+    #[command(name = "self")]
+    Own(own::Own),
     Schema(schema::Schema),
     Version(version::Version),
     #[command(hide = true)]
@@ -105,6 +108,7 @@ impl Command {
             Command::Simulate(simulate) => simulate.run(context),
             Command::Autopsy(autopsy) => autopsy.run(),
             Command::Upgrade(upgrade) => upgrade.run(context),
+            Command::Own(own) => own.run(),
             Command::Schema(schema) => schema.run(),
             Command::Version(version) => version.run(context),
             Command::Internal(internal) => internal.run(context),

@@ -58,7 +58,12 @@ pub(crate) fn statuses(context: &Context, names: &[String]) -> Result<Vec<AgentS
 /// A line an agent.
 pub(crate) fn overview(statuses: &[AgentStatus], now: Timestamp) -> String {
     let rows: Vec<Vec<Cell>> = statuses.iter().map(|status| row(status, now)).collect();
-    table(&["AGENT", "STATE", "PID", "RUN", "RESTARTS", "UPTIME", "LAST DEATH", "NEXT"], &rows)
+    let mut head = vec!["AGENT", "STATE", "PID", "RUN", "RESTARTS", "UPTIME", "LAST DEATH", "NEXT"];
+    // Few agents say anything of themselves.
+    if statuses.iter().any(|status| status.status_text.is_some()) {
+        head.push("SAYS");
+    }
+    table(&head, &rows)
 }
 
 fn row(status: &AgentStatus, now: Timestamp) -> Vec<Cell> {
@@ -85,6 +90,7 @@ fn row(status: &AgentStatus, now: Timestamp) -> Vec<Cell> {
         number(status.uptime_s.map(|uptime| Shown(coarse(uptime.0)).to_string())),
         number(death),
         number(status.next_at.as_ref().map(|at| until(at, now))),
+        number(status.status_text.clone()),
     ]
 }
 

@@ -87,6 +87,9 @@ fn post_mortem(
         None => format!("{name} is {}.\n", status.state),
     };
     // A String takes whatever is written to it.
+    if let Some(said) = &status.status_text {
+        let _ = writeln!(text, "It says: {said}");
+    }
     match run.filter(|run| !run["death"].is_null()) {
         None => text.push_str("None of its runs has ended yet.\n"),
         Some(run) => {

@@ -130,6 +130,7 @@ fn ready(own: Layers<'_>, findings: &mut Findings) -> ReadyBy {
 fn probe(own: Layers<'_>, findings: &mut Findings) -> Option<Probe> {
     let own = own.replaced("probe")?;
     let target = if let Some(url) = own.text("http") {
+        refuse_tls(url, own, findings);
         ProbeTarget::Http(url.to_owned())
     } else if let Some(address) = own.text("tcp") {
         ProbeTarget::Tcp(address.to_owned())
@@ -142,6 +143,16 @@ fn probe(own: Layers<'_>, findings: &mut Findings) -> Option<Probe> {
         timeout: own.duration("timeout").unwrap_or(Duration::from_secs(2)),
         failures: own.count("failures").unwrap_or(3),
     })
+}
+
+/// What is probed is on this machine or next to it, so a probe speaks plain HTTP.
+fn refuse_tls(url: &str, own: Layers<'_>, findings: &mut Findings) {
+    if let (true, Some(item)) = (url.starts_with("https://"), own.item("http")) {
+        findings
+            .error(item.span, "a probe by `https` is not supported")
+            .label("a probe speaks plain HTTP")
+            .help("probe a plain port, or use `exec = [\"curl\", \"-fsS\", \"https://…\"]`");
+    }
 }
 
 fn limits_os(own: Layers<'_>) -> OsLimits {

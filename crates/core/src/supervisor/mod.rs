@@ -117,6 +117,13 @@ impl Supervisor {
         if let Input::Slept(span) = input {
             self.excuse(span);
         }
+        if let Input::BeatSeen { agent, run }
+        | Input::ActivitySeen { agent, run }
+        | Input::Extended { agent, run, .. } = input
+        {
+            let beats = !matches!(input, Input::ActivitySeen { .. });
+            self.break_silence(agent, run, beats);
+        }
         self.do_what_is_due();
         let answer = self.take(input);
         self.do_what_is_due();
@@ -156,6 +163,7 @@ impl Supervisor {
             Input::BeatSeen { agent, run } => self.beat(agent, run),
             Input::ActivitySeen { agent, run } => self.active(agent, run),
             Input::PromptSeen { agent, run, waiting } => self.prompted(agent, run, waiting),
+            Input::Extended { agent, run, by } => self.extend(agent, run, by),
             Input::ProbeFailed { agent, run } => self.end_run(agent, run, Why::Unresponsive),
             Input::Overspent { agent, run } => self.end_run(agent, run, Why::Overspent),
             Input::ShutdownWished { agent, run } => self.wished(agent, run),
@@ -321,6 +329,20 @@ impl Supervisor {
         }
     }
 
+    /// Whoever shows that it lives is not ended for its silence, however late we hear of it: this is
+    /// done before anything that is due.
+    fn break_silence(&mut self, id: AgentId, run: RunId, beats: bool) {
+        let now = self.now.mono;
+        let Some(agent) = self.agents.get_mut(id.index()) else { return };
+        if let Some(run) = agent.life.phase.run_mut().filter(|known| known.id == run) {
+            run.idle_since = run.idle_since.max(now);
+            if beats {
+                run.silent_since = run.silent_since.max(now);
+            }
+            self.unarmed.push(id);
+        }
+    }
+
     fn beat(&mut self, id: AgentId, run: RunId) {
         if !self.is_current(id, run) {
             return;
@@ -331,7 +353,10 @@ impl Supervisor {
             agent.life.counters.succeed(&agent.policy);
         }
         if let Some(run) = agent.life.phase.run_mut() {
-            (run.beaten, run.silent_since, run.idle_since) = (true, now, now);
+            run.beaten = true;
+            // An extension that was granted is not cut short by a beat.
+            run.silent_since = run.silent_since.max(now);
+            run.idle_since = run.idle_since.max(now);
         }
         self.prove(id);
         self.touch(id);
@@ -342,9 +367,25 @@ impl Supervisor {
             return;
         }
         if let Some(run) = self.agents[id.index()].life.phase.run_mut() {
-            run.idle_since = self.now.mono;
+            run.idle_since = run.idle_since.max(self.now.mono);
         }
         self.prove(id);
+        self.touch(id);
+    }
+
+    fn extend(&mut self, id: AgentId, run: RunId, by: Duration) {
+        if !self.is_current(id, run) {
+            return;
+        }
+        let until = self.now.mono + by;
+        let agent = &mut self.agents[id.index()];
+        let policy = agent.policy.clone();
+        if let Phase::Stopping { rung: Rung::Asked { kill_at }, .. } = &mut agent.life.phase {
+            *kill_at = (*kill_at).max(until);
+        }
+        if let Some(run) = agent.life.phase.run_mut() {
+            run.extend(&policy, until);
+        }
         self.touch(id);
     }
 

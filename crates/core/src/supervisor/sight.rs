@@ -1,6 +1,7 @@
 //! What can be seen of an agent: its state, in the words that people and scripts know.
 
 use core::fmt;
+use core::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -97,6 +98,18 @@ impl Sight {
 }
 
 impl Supervisor {
+    /// The run of an agent that is not over, if there is one.
+    pub fn live_run(&self, id: AgentId) -> Option<RunId> {
+        self.life(id).phase.run().map(|run| run.id)
+    }
+
+    /// How long ago an agent's run last beat, or began, where beats are asked of it or have come.
+    pub fn beat_age(&self, id: AgentId, now: Mono) -> Option<Duration> {
+        let run = self.life(id).phase.run()?;
+        let asked = self.policy(id).heartbeat.is_some();
+        (asked || run.beaten).then(|| now.since(run.silent_since))
+    }
+
     /// What can be seen of an agent.
     ///
     /// # Panics

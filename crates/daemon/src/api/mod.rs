@@ -7,6 +7,7 @@ mod agents;
 mod control;
 mod events;
 mod logs;
+mod own;
 mod terminal;
 
 use std::path::PathBuf;
@@ -43,6 +44,7 @@ pub(crate) fn routes(desk: Desk) -> Router {
         .merge(control::routes())
         .merge(events::routes())
         .merge(logs::routes())
+        .merge(own::routes())
         .merge(terminal::routes())
         .fallback(async || Trouble::new(ErrorCode::BadRequest, "there is nothing at this address"))
         .layer(DefaultBodyLimit::max(LARGEST_BODY))
@@ -85,6 +87,7 @@ impl IntoResponse for Trouble {
             ErrorCode::Config => StatusCode::UNPROCESSABLE_ENTITY,
             ErrorCode::NoSuchAgent => StatusCode::NOT_FOUND,
             ErrorCode::NotInState => StatusCode::CONFLICT,
+            ErrorCode::Unauthorized => StatusCode::UNAUTHORIZED,
         };
         (status, Json(ErrorBody { error: self.0 })).into_response()
     }

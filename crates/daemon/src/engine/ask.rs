@@ -6,12 +6,12 @@ use defib_core::run::{ExitReport, Finding, Status};
 use defib_core::{
     AgentId, Class, Goal, Input, Name, Outbox, Refusal, RunId, Scope, Signal, Topology,
 };
-use defib_host::clock::now;
 use defib_host::protocol::{Request, RunKey};
 use tokio::sync::oneshot;
 
 use super::Engine;
 use crate::coroner::Examined;
+use crate::liveness::{OwnWord, Probed};
 use crate::logs::ScribeEvent;
 use crate::recipe::Project;
 use crate::wire::{
@@ -47,6 +47,10 @@ pub(crate) enum Ask {
     CloseAll(Answer<()>),
     /// End this daemon; the keeper starts the next one, from this program.
     Replace(String, Answer<()>),
+    /// A run asks for something itself, by its token.
+    Own(String, OwnWord, Answer<()>),
+    /// A run's probes came to something.
+    Probed(RunKey, Probed),
     /// The scribe has something to say.
     Scribe(ScribeEvent),
     /// A dead run has been examined.
@@ -94,6 +98,8 @@ impl Engine {
                 let _ = answer.send(Ok(()));
                 self.leave = true;
             }
+            Ask::Own(token, word, answer) => self.own_word(&token, word, answer),
+            Ask::Probed(key, probed) => self.probed(&key, probed),
             Ask::Scribe(event) => self.hear_scribe(event),
             Ask::Examined(examined) => self.examined(examined),
             Ask::Stored(ticket) => self.stored(ticket),
@@ -123,6 +129,8 @@ impl Engine {
             | Ask::Signal(..)
             | Ask::CloseAll(_)
             | Ask::Replace(..)
+            | Ask::Own(..)
+            | Ask::Probed(..)
             | Ask::Scribe(_)
             | Ask::Examined(_)
             | Ask::Stored(_)
@@ -135,7 +143,8 @@ impl Engine {
     /// Hands a person's request to the core.
     fn ask_core(&mut self, input: Input) -> Result<(), Failed> {
         let mut out = Outbox::default();
-        let answer = self.supervisor.handle(now(), input, &mut out);
+        let at = self.heed();
+        let answer = self.supervisor.handle(at, input, &mut out);
         self.drain(&mut out);
         answer.map_err(|refusal| match refusal {
             Refusal::Unknown => failed(ErrorCode::NoSuchAgent, refusal.to_string(), None),
@@ -216,6 +225,7 @@ impl Engine {
         let topology = self.topology();
         let count = topology.agents.len();
         let _ = self.ask_core(Input::Apply(Box::new(topology)));
+        self.attend_anew();
         self.tell("config-applied", None, [("agents", count.into())]);
     }
 

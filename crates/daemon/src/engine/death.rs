@@ -39,6 +39,7 @@ impl Engine {
         if self.dying.iter().any(|dying| dying.key == *key) {
             return;
         }
+        self.part_from(key);
         let status = match end.how {
             How::Exited(code) => Status::Exited(code),
             How::Signaled(number) => Status::Signaled(Signal(number)),
@@ -95,12 +96,28 @@ impl Engine {
         let Dying { status, end, .. } = self.dying.swap_remove(at);
         let finding = opinion.finding.filter(|finding| finding.evidence.is_some());
         let finding = self.unless_session_was_lost(key, finding);
+        let finding = self.unless_known_before(key, status, finding);
         self.report(key, ExitReport { status, finding });
         if end.leftovers_killed > 0 {
             let count = end.leftovers_killed.into();
             self.tell("leftovers-ended", Some(key.clone()), [("processes", count)]);
         }
         self.note_usage(key, &end);
+    }
+
+    /// Why a run was ended, or wanted to end, is no matter for an autopsy.
+    fn unless_known_before(
+        &self,
+        key: &RunKey,
+        status: Status,
+        finding: Option<Finding>,
+    ) -> Option<Finding> {
+        let (Some(why), Some(agent)) = (self.blame_of(key), self.supervisor.known(&key.agent))
+        else {
+            return finding;
+        };
+        let class = self.supervisor.policy(agent).class_of(status);
+        Some(Finding { class, evidence: Some(why), resets_at: None })
     }
 
     /// A run is over that left nothing to look at.

@@ -33,6 +33,7 @@ impl Engine {
             let event = Event::of_record(self.stamp(project), record);
             self.view.fold(event.now(), record);
             self.note(event);
+            self.note_blame(record);
         }
         for notice in notices(&out.records) {
             let stamp = self.stamp(self.project_name_of(&notice.agent));
@@ -222,6 +223,8 @@ impl Engine {
             Effect::Forget { agent } => {
                 let name = self.supervisor.name(agent).clone();
                 self.traces.remove(&name);
+                self.forget_own(&name);
+                self.forget_liveness(&name);
                 self.scribe.forget(name);
             }
         }
@@ -230,12 +233,15 @@ impl Engine {
     fn spawn(&mut self, name: &Name, run: RunId, fresh: bool) {
         let mut facts = self.facts(name);
         facts.session = self.session_for(name, run, fresh);
+        facts.token = self.token_for(name, run);
+        facts.notify = self.notify_socket(name);
         let recipe = self.recipe(name);
         let order = recipe.map(|(project, agent)| project.order(&self.home, agent, run, &facts));
         let key = RunKey { agent: name.clone(), run };
         match order {
             Some(Ok(order)) => {
                 let _ = std::fs::create_dir_all(self.home.join("state").join(name.as_str()));
+                self.prepare_heartbeat(name);
                 self.send(&Request::Spawn(Box::new(order)));
             }
             Some(Err(why)) => {
@@ -258,6 +264,8 @@ impl Engine {
             last_class: death.map(|death| death.class.word()),
             last_exit: death.and_then(|death| death.exit_code),
             session: None,
+            token: None,
+            notify: None,
         }
     }
 

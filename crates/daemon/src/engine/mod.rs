@@ -9,14 +9,17 @@
 mod ask;
 mod death;
 mod drain;
+mod own;
 mod session;
 mod start;
 mod status;
 mod timetable;
+mod vigil;
 
 use death::Dying;
 use session::Sessions;
 use timetable::Timetable;
+use vigil::Liveness;
 
 pub(crate) use ask::{Answer, Ask};
 pub(crate) use start::Setup;
@@ -43,6 +46,7 @@ use tokio::sync::broadcast;
 use crate::coroner::Coroner;
 use crate::intents::IntentDesk;
 use crate::journal::Journal;
+use crate::liveness::Own;
 use crate::logs::{Activity, Scribe, ScribeEvent, Source};
 use crate::recipe::Project;
 
@@ -61,6 +65,11 @@ impl EngineHandle {
     pub(crate) fn tell(&self, ask: Ask) {
         // The engine ends only with the process.
         let _ = self.asks.send(ask);
+        self.wake.wake();
+    }
+
+    /// Wakes the engine: somebody has left something for it.
+    pub(crate) fn wake(&self) {
         self.wake.wake();
     }
 
@@ -125,6 +134,9 @@ pub(crate) struct Engine {
     /// The stack trace that was found after an agent's last death: which run's, and the trace. Kept
     /// here so that looking at 1,000 agents asks the disk nothing.
     traces: BTreeMap<Name, (RunId, String)>,
+    /// What each agent's latest run says of itself, and is known by.
+    own: BTreeMap<Name, Own>,
+    liveness: Liveness,
     seq: u64,
     /// Events that are noted and not yet told.
     unpublished: Vec<Event>,
@@ -152,6 +164,7 @@ impl Engine {
             if self.dawn.as_ref().is_some_and(|dawn| dawn.until <= now().mono) {
                 self.rise();
             }
+            self.hear_vigil();
             if self.clock_steps.stepped() {
                 self.handle(Input::Tick);
                 self.plan_ticks();
@@ -206,10 +219,11 @@ impl Engine {
 
     /// Hands an input to the core and deals with what comes out.
     fn handle(&mut self, input: Input) {
+        let at = self.heed();
         let mut out = std::mem::take(&mut self.out);
         out.clear();
         // Only requests of people can be refused; those go through `ask_core`.
-        let _ = self.supervisor.handle(now(), input, &mut out);
+        let _ = self.supervisor.handle(at, input, &mut out);
         self.drain(&mut out);
         self.out = out;
     }
@@ -221,6 +235,7 @@ impl Engine {
                     self.capture(&key, output, terminal);
                 }
                 self.pids.insert(key.agent.clone(), pid);
+                self.attend(&key, pid);
                 if let Some(agent) = self.supervisor.known(&key.agent) {
                     self.handle(Input::Spawned { agent, run: key.run });
                 }
@@ -240,6 +255,13 @@ impl Engine {
                 self.handle(Input::CloseAsked);
             }
             News::StillAlive(_) => {}
+            News::Listening { agent, path: _ } => {
+                if let Some(socket) = descriptors.pop() {
+                    self.liveness.vigil.hold(agent, socket);
+                }
+            }
+            // Its run goes on without: the path that it was told leads nowhere. The next one tries.
+            News::NotListening { agent, errno: _ } => drop(self.liveness.listening.remove(&agent)),
             // These come only at the start of a connection.
             News::Welcome { .. } | News::Held { .. } | News::Kept { .. } | News::AllTold => {}
         }

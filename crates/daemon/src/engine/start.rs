@@ -12,7 +12,7 @@ use std::time::Duration;
 use defib_core::limit::Tally;
 use defib_core::{
     AgentView, Continuity, Input, Life, Mono, Name, Outbox, Record, RunId, Settings, Snapshot,
-    Supervisor, Totals, View,
+    Supervisor, Totals, View, Wall,
 };
 use defib_history::{Event, History, Intents, RunFilter};
 use defib_host::Channel;
@@ -26,10 +26,12 @@ use tokio::sync::broadcast;
 use super::ask::Ask;
 use super::session::Sessions;
 use super::timetable::Timetable;
+use super::vigil::Liveness;
 use super::{Engine, EngineHandle};
 use crate::coroner::Coroner;
 use crate::intents::IntentDesk;
 use crate::journal::Journal;
+use crate::liveness::Own;
 use crate::logs::{Activity, Scribe};
 use crate::recipe::Project;
 use crate::terminal::Terminals;
@@ -52,6 +54,8 @@ pub(crate) struct Setup {
     pub(crate) highest_seq: u64,
     /// Where terminals are looked at.
     pub(crate) terminals: Terminals,
+    /// Where tasks run.
+    pub(crate) runtime: tokio::runtime::Handle,
     /// What had to be set aside, if anything.
     pub(crate) damaged: Option<PathBuf>,
     /// Whether a project is about to be brought up.
@@ -80,20 +84,24 @@ type Saying = (&'static str, Vec<(&'static str, Value)>);
 /// What the keeper told on the new connection.
 struct Inheritance {
     keeper_pid: u32,
+    keeper_version: u32,
     daemons_before: u64,
     held: Vec<(RunKey, u32, bool, Option<OwnedFd>)>,
     ended: Vec<(RunKey, RunEnd, Option<OwnedFd>)>,
     kept: BTreeMap<String, Vec<u8>>,
+    listening: Vec<(Name, String, OwnedFd)>,
 }
 
 impl Inheritance {
     fn hear(keeper: &mut Channel<Request, News>) -> io::Result<Inheritance> {
         let mut heard = Inheritance {
             keeper_pid: 0,
+            keeper_version: 0,
             daemons_before: 0,
             held: Vec::new(),
             ended: Vec::new(),
             kept: BTreeMap::new(),
+            listening: Vec::new(),
         };
         loop {
             let Some((news, mut descriptors)) = keeper.receive().map_err(io::Error::other)? else {
@@ -102,8 +110,13 @@ impl Inheritance {
                 continue;
             };
             match news {
-                News::Welcome { keeper_pid, daemons_before, .. } => {
+                News::Welcome { version, keeper_pid, daemons_before } => {
                     (heard.keeper_pid, heard.daemons_before) = (keeper_pid, daemons_before);
+                    heard.keeper_version = version;
+                }
+                News::Listening { agent, path } => {
+                    let socket = descriptors.pop();
+                    heard.listening.extend(socket.map(|socket| (agent, path, socket)));
                 }
                 News::Held { key, pid, terminal } => {
                     heard.held.push((key, pid, terminal, descriptors.pop()));
@@ -115,6 +128,7 @@ impl Inheritance {
                 | News::NotSpawned { .. }
                 | News::Unknown(_)
                 | News::StillAlive(_)
+                | News::NotListening { .. }
                 | News::CloseAsked => {}
             }
         }
@@ -168,6 +182,7 @@ impl Engine {
             intents,
             highest_seq,
             terminals,
+            runtime,
             damaged,
             awaits_up,
         } = setup;
@@ -205,12 +220,7 @@ impl Engine {
         let (scribe, coroner) =
             assistants(&handle, home.clone(), terminals, activity.clone(), growth)?;
         let seq = whole.as_ref().map_or(0, |whole| whole.0).max(highest_seq).max(last_unwritten);
-        let info = DaemonInfo {
-            pid: std::process::id(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            started_at: stamp(started.wall),
-            keeper_pid: heard.keeper_pid,
-        };
+        let info = info(started.wall, heard.keeper_pid);
         let mut engine = Engine {
             boot: boot_id().unwrap_or_default().into(),
             supervisor: Supervisor::new(settings.clone()),
@@ -236,6 +246,8 @@ impl Engine {
             declared_in: BTreeMap::new(),
             pids: BTreeMap::new(),
             traces: BTreeMap::new(),
+            own: owns(&heard),
+            liveness: Liveness::begin(&home, &handle, runtime, heard.keeper_version)?,
             seq,
             unpublished: Vec::new(),
             out: Outbox::default(),
@@ -270,7 +282,11 @@ impl Engine {
         let continuity = Continuity::Unbroken;
         self.supervisor = Supervisor::restore(settings, topology, snapshot, continuity, now());
         let count = heard.held.len();
-        let Inheritance { held, ended, kept, .. } = heard;
+        let Inheritance { held, ended, kept, listening, .. } = heard;
+        for (agent, path, socket) in listening {
+            self.liveness.listening.insert(agent.clone(), path);
+            self.liveness.vigil.hold(agent, socket);
+        }
         if let Some(bytes) = kept.get("closing") {
             self.closing = true;
             self.withdrawn = serde_json::from_slice(bytes).unwrap_or_default();
@@ -280,6 +296,7 @@ impl Engine {
         for (key, pid, terminal, output) in held {
             found.insert(key.agent.clone(), key.run);
             self.pids.insert(key.agent.clone(), pid);
+            self.attend(&key, pid);
             if let Some(output) = output {
                 self.capture(&key, output, terminal);
             }
@@ -311,6 +328,8 @@ impl Engine {
             Some((name, serde_json::from_str::<Life>(text).ok()?))
         });
         let mut lives: BTreeMap<Name, Life> = lives.collect();
+        let wished: BTreeMap<Name, RunId> =
+            lives.iter().filter_map(|(name, life)| Some((name.clone(), life.wished()?))).collect();
         for (name, goal) in &intents.goals {
             lives.entry(name.clone()).or_insert_with(Life::blank).want(*goal);
         }
@@ -323,8 +342,15 @@ impl Engine {
             let life = lives.entry(name.clone()).or_insert_with(Life::blank);
             life.number_from(run);
         }
-        for (name, run) in open_runs(&self.history) {
-            lives.entry(name).or_insert_with(Life::blank).was_running(run);
+        let open = open_runs(&self.history);
+        for (name, life) in &mut lives {
+            if !open.iter().any(|(other, _)| other == name) {
+                life.has_ended();
+            }
+        }
+        for (name, run) in open {
+            let is_wished = wished.get(&name) == Some(&run);
+            lives.entry(name).or_insert_with(Life::blank).was_running(run, is_wished);
         }
         let totals = Supervisor::new(settings.clone()).totals();
         let snapshot = Snapshot { lives, spent: BTreeMap::new(), totals };
@@ -411,6 +437,22 @@ fn assistants(
     let teller = handle.clone();
     let coroner = Coroner::start(move |examined| teller.tell(Ask::Examined(examined)))?;
     Ok((scribe, coroner))
+}
+
+/// Who this daemon is.
+fn info(started: Wall, keeper_pid: u32) -> DaemonInfo {
+    DaemonInfo {
+        pid: std::process::id(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        started_at: stamp(started),
+        keeper_pid,
+    }
+}
+
+/// What runs that another daemon spawned said of themselves.
+fn owns(heard: &Inheritance) -> BTreeMap<Name, Own> {
+    let kept = heard.under("own/");
+    kept.filter_map(|(name, bytes)| Some((name, postcard::from_bytes(bytes).ok()?))).collect()
 }
 
 /// The last run of each agent that the history knows of.

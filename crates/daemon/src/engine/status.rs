@@ -69,7 +69,8 @@ impl Engine {
             next_at: sight.next_at.map(to_come).or_else(|| self.next_tick(name, sight.state)),
             last_activity_at: self.activity.of(&self.home, name).map(stamp),
             last_death: death,
-            heartbeat_age_s: None,
+            status_text: self.own_text(name, sight.run),
+            heartbeat_age_s: self.supervisor.beat_age(id, now.mono).map(whole).map(Seconds),
             balance: None,
             spent: None,
             capabilities: config.and_then(|config| config.capabilities.clone()),
@@ -92,6 +93,12 @@ impl Engine {
     fn next_tick(&self, name: &Name, state: State) -> Option<String> {
         let at_rest = matches!(state, State::Idle | State::Done | State::Stopped);
         self.timetable.ticks.get(name).filter(|_| at_rest).map(|tick| stamp(*tick))
+    }
+
+    /// What the agent's latest run says of itself; what a dead one said last is still of use.
+    fn own_text(&self, name: &Name, run: Option<RunId>) -> Option<String> {
+        let own = self.own.get(name).filter(|own| Some(own.run) == run)?;
+        own.text.clone()
     }
 
     pub(super) fn runs_in(&self, scope: &Scope) -> BTreeMap<Name, Option<RunId>> {

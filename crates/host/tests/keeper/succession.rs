@@ -5,7 +5,7 @@ use std::process::Command;
 
 use defib_host::ChannelError;
 use defib_host::output::{Moved, read_some};
-use defib_host::protocol::{How, Leftovers, News, Request, Stage};
+use defib_host::protocol::{How, Leftovers, News, Request, Stage, VERSION};
 use rustix::process::Signal;
 
 use crate::harness::{
@@ -66,7 +66,8 @@ fn bytes_are_kept_for_the_next_daemon_until_they_are_let_go() {
     let mut daemon = keeper.daemon();
     let told: Vec<News> = daemon.told_at_first().into_iter().map(|(news, _)| news).collect();
     let kept = |key: &str, bytes: &[u8]| News::Kept { key: key.to_owned(), bytes: bytes.to_vec() };
-    let [News::Welcome { daemons_before: 1, keeper_pid, version: 1 }, rest @ ..] = told.as_slice()
+    let [News::Welcome { daemons_before: 1, keeper_pid, version: VERSION }, rest @ ..] =
+        told.as_slice()
     else {
         panic!("no welcome")
     };

@@ -1,0 +1,118 @@
+//! What a run may do for itself: beat, say that it is ready, say what it does, ask to end.
+
+use defib_config::config::ReadyBy;
+use defib_core::{AgentId, Input, Name, RunId};
+use defib_history::Intent;
+use defib_host::protocol::{Request, RunKey};
+
+use super::Engine;
+use super::ask::{Answer, Failed};
+use crate::liveness::{Own, OwnWord, TokenHash, mint, one_line};
+use crate::wire::{ErrorCode, ErrorDetail};
+
+impl Engine {
+    /// A token for a run that is about to be spawned. It is with the keeper before the run is.
+    pub(super) fn token_for(&mut self, name: &Name, run: RunId) -> Option<String> {
+        let (token, hash) = mint()?;
+        self.own.insert(name.clone(), Own::new(run, hash));
+        self.keep_own(name);
+        Some(token)
+    }
+
+    /// Hands to the keeper what a successor must know of what a run said of itself.
+    pub(super) fn keep_own(&mut self, name: &Name) {
+        let bytes = self.own.get(name).and_then(|own| postcard::to_allocvec(own).ok());
+        self.send(&Request::Keep { key: format!("own/{name}"), bytes: bytes.unwrap_or_default() });
+    }
+
+    /// The agent is gone, and what it said with it.
+    pub(super) fn forget_own(&mut self, name: &Name) {
+        if self.own.remove(name).is_some() {
+            self.keep_own(name);
+        }
+    }
+
+    /// The run that a token belongs to, if that run lives: nothing else may be done with it.
+    pub(super) fn bearer(&self, token: &str) -> Result<(AgentId, RunKey), Failed> {
+        let hash = TokenHash::of(token);
+        let owner = self.own.iter().find(|(_, own)| own.hash == hash);
+        let found = owner.and_then(|(name, own)| {
+            let agent = self.supervisor.known(name)?;
+            let lives = self.supervisor.live_run(agent) == Some(own.run);
+            lives.then(|| (agent, RunKey { agent: name.clone(), run: own.run }))
+        });
+        found.ok_or_else(|| ErrorDetail {
+            code: ErrorCode::Unauthorized,
+            message: "this token is no living run's".to_owned(),
+            hint: Some("a run's DEFIB_TOKEN is good until that run ends".to_owned()),
+        })
+    }
+
+    /// Does what a run asks for, and answers when it is so; a wish to end is on disk by then.
+    pub(super) fn own_word(&mut self, token: &str, word: OwnWord, answer: Answer<()>) {
+        let (agent, key) = match self.bearer(token) {
+            Ok(bearer) => bearer,
+            Err(failed) => return drop(answer.send(Err(failed))),
+        };
+        let run = key.run;
+        match word {
+            OwnWord::Beat => self.handle(Input::BeatSeen { agent, run }),
+            OwnWord::Ready => self.ready_by(&key, ReadyBy::Notify),
+            OwnWord::Text(text) => self.say_text(&key, &text),
+            OwnWord::Shutdown(reason) => return self.wish_to_end(agent, &key, reason, answer),
+        }
+        let _ = answer.send(Ok(()));
+    }
+
+    /// What a run says that it is doing.
+    pub(super) fn say_text(&mut self, key: &RunKey, text: &str) {
+        let text = Some(one_line(text)).filter(|text| !text.is_empty());
+        let Some(own) = self.own.get_mut(&key.agent).filter(|own| own.run == key.run) else {
+            return;
+        };
+        if own.text != text {
+            own.text = text;
+            self.keep_own(&key.agent);
+        }
+    }
+
+    /// It says that it is ending, and nothing else yet.
+    pub(super) fn say_stopping(&mut self, key: &RunKey) {
+        if self.own.get(&key.agent).is_some_and(|own| own.text.is_none()) {
+            self.say_text(key, "stopping");
+        }
+    }
+
+    /// Why a run is going to end, for its post-mortem.
+    pub(super) fn blame(&mut self, key: &RunKey, why: String) {
+        let own = self.own.get_mut(&key.agent).filter(|own| own.run == key.run);
+        if let Some(own) = own.filter(|own| own.blame.is_none()) {
+            own.blame = Some(why);
+            self.keep_own(&key.agent);
+        }
+    }
+
+    /// Why a run ended, where that was known before it did.
+    pub(super) fn blame_of(&self, key: &RunKey) -> Option<Box<str>> {
+        let own = self.own.get(&key.agent).filter(|own| own.run == key.run)?;
+        own.blame.as_deref().map(Box::from)
+    }
+
+    fn wish_to_end(
+        &mut self,
+        agent: AgentId,
+        key: &RunKey,
+        reason: Option<String>,
+        answer: Answer<()>,
+    ) {
+        let reason = reason.map(|reason| format!(": {}", one_line(&reason))).unwrap_or_default();
+        self.blame(key, format!("the agent asked for its own shutdown{reason}"));
+        self.handle(Input::ShutdownWished { agent, run: key.run });
+        // With the keeper it outlives this daemon; on disk it outlives the machine as well.
+        let Ok(value) = serde_json::to_string(self.supervisor.life(agent)) else {
+            return drop(answer.send(Ok(())));
+        };
+        let wish = Intent::Keep { key: format!("life/{}", key.agent), value };
+        self.intents.store(vec![wish], move || drop(answer.send(Ok(()))));
+    }
+}

@@ -1,0 +1,263 @@
+//! What runs show of themselves, handed to the core; and what has to be known before a deadline
+//! passes: that a beat came which nobody has looked at yet.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::Path;
+use std::time::Duration;
+
+use defib_config::config::ReadyBy;
+use defib_core::policy::Reset;
+use defib_core::record::By;
+use defib_core::span::Shown as Span;
+use defib_core::{Input, Name, Now, Outbox, Record, RunId, State, What};
+use defib_host::clock::now;
+use defib_host::protocol::{Request, RunKey};
+use tokio::task::AbortHandle;
+
+use super::ask::Ask;
+use super::{Engine, EngineHandle};
+use crate::liveness::{
+    Probed, Shown, Sign, Surroundings, Vigil, Watch, Word, socket_path, watch_probe,
+};
+use crate::recipe::RunFacts;
+
+/// What the engine needs for knowing whether runs live.
+pub(super) struct Liveness {
+    pub(super) vigil: Vigil,
+    /// Where the API's tasks run, and the probes.
+    runtime: tokio::runtime::Handle,
+    probes: BTreeMap<Name, (RunId, AbortHandle)>,
+    /// The notify sockets that the keeper was asked for.
+    pub(super) listening: BTreeMap<Name, String>,
+    keeper_version: u32,
+}
+
+impl Liveness {
+    /// Starts the vigil.
+    pub(super) fn begin(
+        home: &Path,
+        engine: &EngineHandle,
+        runtime: tokio::runtime::Handle,
+        keeper_version: u32,
+    ) -> io::Result<Liveness> {
+        // Where notify sockets are; without it agents have none, and run all the same.
+        let _ = std::fs::DirBuilder::new().mode(0o700).create(home.join("n"));
+        let waker = engine.clone();
+        Ok(Liveness {
+            vigil: Vigil::start(move || waker.wake())?,
+            runtime,
+            probes: BTreeMap::new(),
+            listening: BTreeMap::new(),
+            keeper_version,
+        })
+    }
+}
+
+impl Engine {
+    /// The time, for an input. Nothing is due yet that a run has an excuse for.
+    pub(super) fn heed(&mut self) -> Now {
+        let at = now();
+        if self.supervisor.next_deadline().is_some_and(|due| due <= at.mono) {
+            for sign in self.liveness.vigil.look_now(at.mono) {
+                self.hear_sign(&sign);
+            }
+        }
+        at
+    }
+
+    /// Hands an input to the core with the time at which it happened.
+    fn hand_over(&mut self, at: Now, input: Input) {
+        let mut out = Outbox::default();
+        // Nothing of what runs show can be refused.
+        let _ = self.supervisor.handle(at, input, &mut out);
+        self.drain(&mut out);
+    }
+
+    /// What the vigil has seen meanwhile.
+    pub(super) fn hear_vigil(&mut self) {
+        for sign in self.liveness.vigil.take() {
+            self.hear_sign(&sign);
+        }
+    }
+
+    fn hear_sign(&mut self, sign: &Sign) {
+        let Sign { key, shown } = sign;
+        let Some(agent) = self.supervisor.known(&key.agent) else { return };
+        let run = key.run;
+        let at = now();
+        match shown {
+            Shown::Activity => self.hand_over(at, Input::ActivitySeen { agent, run }),
+            Shown::Word(Word::Beat) => self.hand_over(at, Input::BeatSeen { agent, run }),
+            Shown::Word(Word::Ready) => self.ready_by(key, ReadyBy::Notify),
+            Shown::Word(Word::Extend(by)) => {
+                self.hand_over(at, Input::Extended { agent, run, by: *by });
+            }
+            Shown::Word(Word::Text(text)) => self.say_text(key, text),
+            Shown::Word(Word::Stopping) => self.say_stopping(key),
+            Shown::Word(Word::Trigger) => {
+                self.blame(key, "it triggered its own watchdog".to_owned());
+                self.hand_over(at, Input::ProbeFailed { agent, run });
+            }
+        }
+    }
+
+    /// Somebody says that a run is ready; whether that is who has to say so is for its config.
+    pub(super) fn ready_by(&mut self, key: &RunKey, who: ReadyBy) {
+        let wanted = self.recipe(&key.agent).is_some_and(|(_, agent)| agent.ready == who);
+        if let Some(agent) = self.supervisor.known(&key.agent).filter(|_| wanted) {
+            self.handle(Input::Readied { agent, run: key.run });
+        }
+    }
+
+    /// A run lives: it is watched from here on, in all the ways its config asks for.
+    pub(super) fn attend(&mut self, key: &RunKey, pid: u32) {
+        self.watch(key, pid);
+        self.begin_probe(key);
+    }
+
+    fn watch(&self, key: &RunKey, pid: u32) {
+        let recipe = self.recipe(&key.agent);
+        let policy = recipe.map(|(_, agent)| &agent.policy);
+        let heartbeat = policy.and_then(|policy| policy.heartbeat);
+        let beats = heartbeat.is_some() || policy.is_some_and(|rule| rule.reset == Reset::Beat);
+        let file = recipe.map(|(project, agent)| project.heartbeat_file(&self.home, agent));
+        let hang = policy.and_then(|policy| policy.silent_for);
+        self.liveness.vigil.attend(Watch {
+            key: key.clone(),
+            pid,
+            file: file.filter(|_| beats),
+            hang: hang.map(|span| (span, crate::logs::folder(&self.home, &key.agent))),
+        });
+    }
+
+    /// The folder of a heartbeat file of the agent's own choice is there before the agent is.
+    pub(super) fn prepare_heartbeat(&self, name: &Name) {
+        let Some((project, agent)) = self.recipe(name) else { return };
+        let file = project.heartbeat_file(&self.home, agent);
+        if let Some(folder) = file.parent().filter(|_| agent.heartbeat_file.is_some()) {
+            // Where it cannot be made, the agent's own attempt will say why.
+            let _ = std::fs::create_dir_all(folder);
+        }
+    }
+
+    /// What is declared has changed: runs that go on are watched as it says now.
+    pub(super) fn attend_anew(&mut self) {
+        for (name, pid) in self.pids.clone() {
+            let Some(run) =
+                self.supervisor.known(&name).and_then(|id| self.supervisor.live_run(id))
+            else {
+                continue;
+            };
+            let key = RunKey { agent: name, run };
+            self.end_probe(&key.agent);
+            self.attend(&key, pid);
+        }
+    }
+
+    /// A run is over: what it said before that comes first.
+    pub(super) fn part_from(&mut self, key: &RunKey) {
+        for sign in self.liveness.vigil.leave(key) {
+            self.hear_sign(&sign);
+        }
+        if self.liveness.probes.get(&key.agent).is_some_and(|(run, _)| *run == key.run) {
+            self.end_probe(&key.agent);
+        }
+    }
+
+    fn end_probe(&mut self, name: &Name) {
+        if let Some((_, probe)) = self.liveness.probes.remove(name) {
+            probe.abort();
+        }
+    }
+
+    fn begin_probe(&mut self, key: &RunKey) {
+        let Some((project, agent)) = self.recipe(&key.agent) else { return };
+        let Some(probe) = agent.probe.clone() else { return };
+        let id = self.supervisor.known(&key.agent);
+        let starts = id.is_some_and(|id| self.supervisor.sight(id).state == State::Starting);
+        let makes_ready = starts && agent.ready == ReadyBy::Probe;
+        // As the run has it, without what the run proves itself with: a probe does not speak for it.
+        let order = project.order(&self.home, agent, key.run, &RunFacts::default());
+        let env = order.map(|order| order.env).unwrap_or_default();
+        let surroundings = Surroundings { env, cwd: project.cwd(agent) };
+        let (handle, whose) = (self.handle.clone(), key.clone());
+        let tell = move |probed| handle.tell(Ask::Probed(whose.clone(), probed));
+        let task = self.liveness.runtime.spawn(watch_probe(probe, makes_ready, surroundings, tell));
+        self.liveness.probes.insert(key.agent.clone(), (key.run, task.abort_handle()));
+    }
+
+    /// What came of a run's probes.
+    pub(super) fn probed(&mut self, key: &RunKey, probed: Probed) {
+        match probed {
+            Probed::Good => self.ready_by(key, ReadyBy::Probe),
+            Probed::Bad(why) => {
+                let Some(agent) = self.supervisor.known(&key.agent) else { return };
+                if self.supervisor.live_run(agent) == Some(key.run) {
+                    self.blame(key, why);
+                    self.handle(Input::ProbeFailed { agent, run: key.run });
+                }
+            }
+        }
+    }
+
+    /// Where an agent's notify socket is. The keeper is asked for it once, before the first run.
+    pub(super) fn notify_socket(&mut self, name: &Name) -> Option<String> {
+        if let Some(path) = self.liveness.listening.get(name) {
+            return Some(path.clone());
+        }
+        if self.liveness.keeper_version < 2 {
+            return None;
+        }
+        let path = socket_path(&self.home, name, |path| {
+            self.liveness.listening.values().any(|taken| taken == path)
+        });
+        self.liveness.listening.insert(name.clone(), path.clone());
+        self.send(&Request::Listen { agent: name.clone(), path: path.clone() });
+        Some(path)
+    }
+
+    /// The agent is gone.
+    pub(super) fn forget_liveness(&mut self, name: &Name) {
+        self.liveness.vigil.forget(name);
+        self.end_probe(name);
+        if self.liveness.listening.remove(name).is_some() {
+            self.send(&Request::Unlisten(name.clone()));
+        }
+    }
+
+    /// A record that says why a run is going to end: that is kept for its post-mortem.
+    pub(super) fn note_blame(&mut self, record: &Record) {
+        let Some(run) = record.run else { return };
+        let why = if let What::HeartbeatMissed { silent_s, ttl_s } = &record.what {
+            let (silent, ttl) = (Span(tenths(silent_s.0)), Span(ttl_s.0));
+            Some(format!("no heartbeat for {silent}, ttl {ttl}"))
+        } else if let What::StopRequested { by: By::Timeout, .. } = &record.what {
+            self.overdue(&record.agent, run)
+        } else {
+            None
+        };
+        if let Some(why) = why {
+            self.blame(&RunKey { agent: record.agent.clone(), run }, why);
+        }
+    }
+
+    /// Which bound a run is past that ended by the clock and not for want of a beat.
+    fn overdue(&self, name: &Name, run: RunId) -> Option<String> {
+        let id = self.supervisor.known(name)?;
+        let policy = self.supervisor.policy(id);
+        let started = self.view.agent(name).filter(|view| view.sight.run == Some(run))?.started?;
+        let age = now().mono.since(started.mono);
+        if let Some(most) = policy.max_runtime.filter(|most| age >= *most) {
+            return Some(format!("it ran past max_runtime, {}", Span(most)));
+        }
+        let silent = policy.silent_for?;
+        Some(format!("no output, CPU time or child activity for {}", Span(silent)))
+    }
+}
+
+/// Nobody reads more than tenths of a second.
+fn tenths(span: Duration) -> Duration {
+    Duration::from_millis(u64::try_from(span.as_millis() / 100 * 100).unwrap_or(u64::MAX))
+}

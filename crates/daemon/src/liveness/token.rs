@@ -1,0 +1,51 @@
+//! What a run proves itself with: 256 random bits that only the run knows.
+//!
+//! The daemon knows a token by its hash alone, so that nothing it keeps, writes or shows lets
+//! anybody act for an agent.
+
+use rustix::rand::GetRandomFlags;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+/// The hash of a token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TokenHash([u8; 32]);
+
+impl TokenHash {
+    /// The hash of what somebody showed.
+    pub(crate) fn of(token: &str) -> TokenHash {
+        TokenHash(Sha256::digest(token.as_bytes()).into())
+    }
+}
+
+/// A new token, and what is kept of it. Nothing, if the kernel has no random bytes to give: then the
+/// run has no way to speak for itself, which is better than a token that can be guessed.
+pub(crate) fn mint() -> Option<(String, TokenHash)> {
+    let mut bytes = [0_u8; 32];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        match rustix::rand::getrandom(&mut bytes[filled..], GetRandomFlags::empty()) {
+            Ok(more) => filled += more,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return None,
+        }
+    }
+    let token: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let hash = TokenHash::of(&token);
+    Some((token, hash))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_token_is_another_and_is_known_by_its_hash() {
+        let (first, hash) = mint().unwrap();
+        let (second, other) = mint().unwrap();
+        assert_eq!(first.len(), 64);
+        assert_ne!(first, second);
+        assert_ne!(hash, other);
+        assert_eq!(TokenHash::of(&first), hash);
+    }
+}
