@@ -7,6 +7,7 @@ mod agents;
 mod control;
 mod events;
 mod logs;
+mod money;
 mod terminal;
 
 use std::path::PathBuf;
@@ -43,6 +44,7 @@ pub(crate) fn routes(desk: Desk) -> Router {
         .merge(control::routes())
         .merge(events::routes())
         .merge(logs::routes())
+        .merge(money::routes())
         .merge(terminal::routes())
         .fallback(async || Trouble::new(ErrorCode::BadRequest, "there is nothing at this address"))
         .layer(DefaultBodyLimit::max(LARGEST_BODY))

@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 
 use super::Engine;
 use crate::coroner::Examined;
+use crate::ledger::Notice;
 use crate::logs::ScribeEvent;
 use crate::recipe::Project;
 use crate::wire::{
@@ -51,6 +52,10 @@ pub(crate) enum Ask {
     Scribe(ScribeEvent),
     /// A dead run has been examined.
     Examined(Examined),
+    /// It has been examined, and what it spent is known.
+    Metered(Box<Examined>),
+    /// The ledger has something to say.
+    Ledger(Notice),
     /// A goal is on disk.
     Stored(u64),
     /// The history has on disk what the journal set aside.
@@ -95,7 +100,9 @@ impl Engine {
                 self.leave = true;
             }
             Ask::Scribe(event) => self.hear_scribe(event),
-            Ask::Examined(examined) => self.examined(examined),
+            Ask::Examined(examined) => self.await_meter(examined),
+            Ask::Metered(examined) => self.examined(*examined),
+            Ask::Ledger(notice) => self.hear_ledger(notice),
             Ask::Stored(ticket) => self.stored(ticket),
             Ask::Flushed => self.journal.forget(),
             Ask::Unspawnable { key, why } => self.unspawnable(&key, why),
@@ -125,6 +132,8 @@ impl Engine {
             | Ask::Replace(..)
             | Ask::Scribe(_)
             | Ask::Examined(_)
+            | Ask::Metered(_)
+            | Ask::Ledger(_)
             | Ask::Stored(_)
             | Ask::Flushed
             | Ask::Unspawnable { .. } => {}
@@ -154,6 +163,7 @@ impl Engine {
         self.keep_project(&project);
         self.projects.insert(name.clone(), project);
         self.apply();
+        self.open_purses();
         self.ask_core(Input::UpAsked(Scope::Project(name.clone())))?;
         let agents = self.projects.get(&name).map(Project::specs).unwrap_or_default();
         Ok(agents.into_iter().map(|spec| spec.name).collect())

@@ -9,6 +9,7 @@
 mod ask;
 mod death;
 mod drain;
+mod money;
 mod session;
 mod start;
 mod status;
@@ -20,6 +21,8 @@ use timetable::Timetable;
 
 pub(crate) use ask::{Answer, Ask};
 pub(crate) use start::Setup;
+
+use money::Money;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::ErrorKind;
@@ -43,6 +46,7 @@ use tokio::sync::broadcast;
 use crate::coroner::Coroner;
 use crate::intents::IntentDesk;
 use crate::journal::Journal;
+use crate::ledger::Ledger;
 use crate::logs::{Activity, Scribe, ScribeEvent, Source};
 use crate::recipe::Project;
 
@@ -54,6 +58,7 @@ pub(crate) struct EngineHandle {
     events: broadcast::Sender<Arc<Event>>,
     growth: broadcast::Sender<Name>,
     history: Arc<History>,
+    ledger: Ledger,
 }
 
 impl EngineHandle {
@@ -67,6 +72,11 @@ impl EngineHandle {
     /// The names of agents whose logs grow, from now on.
     pub(crate) fn growth(&self) -> broadcast::Receiver<Name> {
         self.growth.subscribe()
+    }
+
+    /// What agents have and spend.
+    pub(crate) fn ledger(&self) -> &Ledger {
+        &self.ledger
     }
 
     /// Stores an intent; returns when it is on disk.
@@ -102,6 +112,7 @@ pub(crate) struct Engine {
     history: Arc<History>,
     intents: IntentDesk,
     journal: Journal,
+    money: Money,
     scribe: Scribe,
     activity: Activity,
     coroner: Coroner,
@@ -253,6 +264,7 @@ impl Engine {
         let mut source = Source::new(agent, run, output, terminal);
         source.listened_for = shares;
         self.scribe.attach(source, rotation);
+        self.watch(key);
     }
 
     fn is_current(&self, key: &RunKey) -> bool {

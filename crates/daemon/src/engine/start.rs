@@ -24,13 +24,16 @@ use serde_json::Value;
 use tokio::sync::broadcast;
 
 use super::ask::Ask;
+use super::money::Money;
 use super::session::Sessions;
 use super::timetable::Timetable;
 use super::{Engine, EngineHandle};
 use crate::coroner::Coroner;
 use crate::intents::IntentDesk;
 use crate::journal::Journal;
+use crate::ledger::Ledger;
 use crate::logs::{Activity, Scribe};
+use crate::meter::Meters;
 use crate::recipe::Project;
 use crate::terminal::Terminals;
 use crate::wire::{DaemonInfo, Mode, stamp};
@@ -194,16 +197,19 @@ impl Engine {
         let (events, _) = broadcast::channel(WATCHERS_BEHIND);
         let (growth, _) = broadcast::channel(1024);
         let history_for_all = history.clone();
+        let (ledger, clerk) = Ledger::open(history.clone(), &intents);
         let handle = EngineHandle {
             asks,
             wake: wake.clone(),
             events,
             growth: growth.clone(),
             history: history_for_all,
+            ledger,
         };
+        let money = Money::start(home.clone(), &handle, clerk, heard.kept.get("otlp"))?;
         let activity = Activity::default();
-        let (scribe, coroner) =
-            assistants(&handle, home.clone(), terminals, activity.clone(), growth)?;
+        let watchers = (activity.clone(), money.meters.clone());
+        let (scribe, coroner) = assistants(&handle, home.clone(), terminals, watchers, growth)?;
         let seq = whole.as_ref().map_or(0, |whole| whole.0).max(highest_seq).max(last_unwritten);
         let info = DaemonInfo {
             pid: std::process::id(),
@@ -219,6 +225,7 @@ impl Engine {
             intents: IntentDesk::start(history.clone())?,
             history,
             journal,
+            money,
             scribe,
             activity,
             coroner,
@@ -276,6 +283,8 @@ impl Engine {
             self.withdrawn = serde_json::from_slice(bytes).unwrap_or_default();
         }
         self.traces = last_traces(&self.history, &self.view);
+        // Before any report of an end: who has nothing left is not started again.
+        self.warn_of_the_spent();
         let mut found: BTreeMap<Name, RunId> = BTreeMap::new();
         for (key, pid, terminal, output) in held {
             found.insert(key.agent.clone(), key.run);
@@ -295,6 +304,7 @@ impl Engine {
                 self.handle(Input::Found { agent, run });
             }
         }
+        self.open_purses();
         self.tell("daemon-adopted", None, [("agents", count.into())]);
     }
 
@@ -333,7 +343,9 @@ impl Engine {
         self.supervisor = Supervisor::restore(settings, topology, snapshot, continuity, now());
         self.tell("daemon-started", None, [("pid", std::process::id().into())]);
         self.say(says);
+        self.warn_of_the_spent();
         self.handle(Input::Booted);
+        self.open_purses();
     }
 
     fn say(&mut self, says: Vec<Saying>) {
@@ -396,7 +408,7 @@ fn assistants(
     handle: &EngineHandle,
     home: PathBuf,
     terminals: Terminals,
-    activity: Activity,
+    (activity, meters): (Activity, Meters),
     growth: broadcast::Sender<Name>,
 ) -> io::Result<(Scribe, Coroner)> {
     let teller = handle.clone();
@@ -405,7 +417,10 @@ fn assistants(
         terminals,
         activity,
         // Growth concerns only those who follow: the engine is not woken for it. There may be none.
-        move |agent| drop(growth.send(agent.clone())),
+        move |agent| {
+            meters.grew(agent);
+            drop(growth.send(agent.clone()));
+        },
         move |event| teller.tell(Ask::Scribe(event)),
     )?;
     let teller = handle.clone();
