@@ -193,7 +193,7 @@ fn every_kind_is_read_and_restarts_are_told_apart() {
     let aider = "Tokens: 1.2k sent, 300 received. Cost: $0.02 message, $0.05 session.";
     let twice = |line: &str| format!("{} fail-until 2 {lives} forever", print(line));
     bench.up(&[
-        bench.agent("codex", &twice(&codex.to_string()), "kind = \"codex\""),
+        bench.agent("codex", &twice(&codex.to_string()), "kind = \"codex\"\nrestart = \"always\""),
         bench.agent(
             "gemini",
             &format!("{} forever", print(&gemini.to_string())),

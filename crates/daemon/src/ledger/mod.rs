@@ -171,12 +171,18 @@ fn lock(purses: &Purses) -> MutexGuard<'_, BTreeMap<Name, Purse>> {
 }
 
 /// What was spent and has not been told.
-#[derive(Default)]
 struct Untold {
     spent: BTreeMap<RunId, Amounts>,
     /// Lines that are not stored.
     lines: BTreeMap<u64, Entry>,
-    told: Option<Instant>,
+    /// Nothing is told before.
+    not_before: Instant,
+}
+
+impl Default for Untold {
+    fn default() -> Untold {
+        Untold { spent: BTreeMap::new(), lines: BTreeMap::new(), not_before: Instant::now() }
+    }
 }
 
 impl Untold {
@@ -188,10 +194,8 @@ impl Untold {
     }
 
     fn due(&self) -> Option<Instant> {
-        if self.spent.is_empty() && self.lines.is_empty() {
-            return None;
-        }
-        Some(self.told.map_or_else(Instant::now, |told| told + TELL_EVERY))
+        let is_idle = self.spent.is_empty() && self.lines.is_empty();
+        (!is_idle).then_some(self.not_before)
     }
 }
 
@@ -392,7 +396,7 @@ impl Desk {
             if untold.due().is_none_or(|due| due > now) {
                 continue;
             }
-            untold.told = Some(now);
+            untold.not_before = now + TELL_EVERY;
             let lines = std::mem::take(&mut untold.lines);
             if !lines.is_empty()
                 && let Some(purse) = lock(&self.purses).get(agent)

@@ -81,6 +81,28 @@ fn a_ledger_goes_on_where_it_was_and_meters_may_say_the_same_again() {
 }
 
 #[test]
+fn spending_is_told_at_once_and_then_at_most_once_a_second() {
+    let folder = tempfile::tempdir().unwrap();
+    let (ledger, notices, history) = begin(folder.path());
+    let begin = Instant::now();
+    for total in 1..=100 {
+        let totals = Amounts::from([("tokens".to_owned(), total)]);
+        ledger.metered(agent(), RunId(1), Meter::Output, totals, None);
+    }
+    let (mut told, mut sum) = (0, 0);
+    while sum < 100 {
+        if let Notice::Spent { amounts, .. } =
+            notices.recv_timeout(Duration::from_secs(30)).unwrap()
+        {
+            (told, sum) = (told + 1, sum + amounts["tokens"]);
+        }
+    }
+    assert_eq!(sum, 100);
+    assert!(told <= 1 + begin.elapsed().as_secs(), "told {told} times");
+    drop((ledger, history));
+}
+
+#[test]
 fn the_local_day_ends_at_the_next_midnight() {
     let now = now().wall;
     let end = end_of_day(now);
