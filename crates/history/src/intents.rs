@@ -104,6 +104,15 @@ impl IntentStore {
         if writes.is_empty() {
             return Ok(());
         }
+        self.wait_for(writes)
+    }
+
+    /// Returns when all that was given before is on disk, or cannot be put there now.
+    pub(crate) fn settle(&self) -> Result<(), HistoryError> {
+        self.wait_for(Vec::new())
+    }
+
+    fn wait_for(&self, writes: Vec<Write>) -> Result<(), HistoryError> {
         let (reply, answer) = sync_channel(1);
         {
             let mut state = self.shared.lock();
@@ -152,7 +161,7 @@ fn compact(orders: &mut VecDeque<Order>) {
             order.writes.reverse();
         }
     }
-    orders.retain(|order| !order.writes.is_empty());
+    orders.retain(|order| order.reply.is_some() || !order.writes.is_empty());
 }
 
 /// What a write sets, where a later one of the same makes it pointless.

@@ -368,7 +368,8 @@ impl Desk {
         lines.into_values().collect()
     }
 
-    /// Stores every line that is not stored yet, and returns when that is done.
+    /// Stores every line that is not stored yet, and returns when that is done, and with it whatever
+    /// was to be stored later.
     fn store(&mut self) {
         let mut all = Vec::new();
         let purses = lock(&self.purses);
@@ -379,9 +380,9 @@ impl Desk {
             }
         }
         drop(purses);
-        if self.history.store_intents(all.clone()).is_err() {
-            self.history.store_later(all);
-        }
+        // A disk that fails is said elsewhere; it is tried until it is stored.
+        self.history.store_later(all);
+        let _ = self.history.settle_intents();
     }
 
     fn stored(&mut self, agent: &Name) {

@@ -64,7 +64,9 @@ fn a_ledger_goes_on_where_it_was_and_meters_may_say_the_same_again() {
         let (ledger, notices, history) = begin(folder.path());
         ledger.give_opening(agent(), BTreeMap::from([("tokens".to_owned(), 100.0)]));
         let (told, stored) = channel();
-        let then: Then = Box::new(move || drop(told.send(())));
+        let then: Then = Box::new(move || {
+            let _ = told.send(());
+        });
         ledger.metered(agent(), RunId(7), Meter::Output, totals.clone(), Some(then));
         stored.recv_timeout(Duration::from_secs(30)).unwrap();
         assert_eq!(ledger.look(&agent(), |purse| purse.balances["tokens"]), Some(95_000_000));
@@ -78,6 +80,23 @@ fn a_ledger_goes_on_where_it_was_and_meters_may_say_the_same_again() {
         while notices.recv_timeout(Duration::from_secs(30)).is_ok() {}
         drop(history);
     }
+}
+
+#[test]
+fn a_flush_waits_for_what_was_to_be_stored_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let (ledger, notices, history) = begin(folder.path());
+    let totals = Amounts::from([("tokens".to_owned(), 5)]);
+    ledger.metered(agent(), RunId(1), Meter::Output, totals, None);
+    // It is told when it has been handed over, which is before it is on disk.
+    while !matches!(notices.recv_timeout(Duration::from_secs(30)).unwrap(), Notice::Spent { .. }) {}
+    let (told, flushed) = channel();
+    ledger.flush(move || {
+        let _ = told.send(());
+    });
+    flushed.recv_timeout(Duration::from_secs(30)).unwrap();
+    let lines = Reader::open(history.path()).unwrap().ledger(&agent(), 10).unwrap();
+    assert_eq!(lines.iter().map(|line| line.micros).collect::<Vec<_>>(), [-5]);
 }
 
 #[test]
