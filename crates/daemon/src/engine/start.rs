@@ -294,8 +294,10 @@ impl Engine {
             }
         }
         for (key, end, output) in ended {
-            // Its report waits for us like a run that lives.
-            found.entry(key.agent.clone()).or_insert(key.run);
+            // Its report waits for us like a run that lives. Of several it is the last that the core may
+            // know: those before it were judged, and only that was not acknowledged.
+            let last = found.entry(key.agent.clone()).or_insert(key.run);
+            *last = key.run.max(*last);
             self.exited(&key, end, output);
         }
         for name in self.supervisor.known_names() {
