@@ -182,6 +182,18 @@ const BUGS: &[Bug] = &[
         "What::RunReady => self.be(State::Running, None),",
         "What::RunReady => {}",
     ),
+    bug(
+        "who has spent its allowance is started by nobody before it comes back",
+        "supervisor/launch.rs",
+        "if let Some(until) = self.spent_until(id) {",
+        "if let Some(until) = self.spent_until(id).filter(|_| then.cause == Cause::Wait) {",
+    ),
+    bug(
+        "a spent allowance ends the run",
+        "supervisor/allowance.rs",
+        "if is_spent && !self.rebooted =>",
+        "if is_spent && self.rebooted =>",
+    ),
 ];
 
 /// Plants every bug whose rule has `word` in it.

@@ -11,7 +11,7 @@ use crate::input::Goal;
 use crate::name::{AgentId, GroupId, Name, RunId};
 use crate::policy::Policy;
 use crate::record::{Cause, Rest, Trip, WaitReason, What};
-use crate::time::Mono;
+use crate::time::{Mono, Wall};
 use crate::topology::Strategy;
 use crate::verdict::{Counters, Until};
 
@@ -100,6 +100,8 @@ pub(crate) enum Why {
     Unresponsive,
     /// It spent more than it may.
     Overspent,
+    /// It spent what it may for now.
+    SpentUp,
     /// It asked for its own shutdown.
     Wished,
 }
@@ -129,6 +131,9 @@ pub struct Life {
     pub(crate) sequenced: bool,
     /// Its balance is zero or below.
     pub(crate) broke: bool,
+    /// It may spend nothing before this moment.
+    #[serde(default)]
+    pub(crate) spent_until: Option<Wall>,
 }
 
 impl Life {
@@ -207,6 +212,7 @@ impl Life {
             generation,
             sequenced: false,
             broke: false,
+            spent_until: None,
         }
     }
 }

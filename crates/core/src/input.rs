@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::name::{AgentId, GroupId, Name, RunId};
 use crate::record::Record;
 use crate::run::ExitReport;
+use crate::time::Wall;
 use crate::topology::Topology;
 
 /// Whom an operator means.
@@ -149,6 +150,13 @@ pub enum Input {
         agent: AgentId,
         /// Whether it is zero or below.
         empty: bool,
+    },
+    /// What the agent may spend in a stretch of time is known.
+    AllowanceSeen {
+        /// Whose.
+        agent: AgentId,
+        /// Until when it may spend nothing, where it has spent what it may.
+        spent_until: Option<Wall>,
     },
     /// After a restore: the run that the host holds for the agent, if any. Comes after every exit
     /// report that was waiting for us.

@@ -227,6 +227,40 @@ fn a_run_that_overspends_is_ended_and_halts() {
 }
 
 #[test]
+fn who_has_spent_its_allowance_is_ended_and_waits_for_the_next_whoever_starts_it() {
+    let mut bench = Bench::solo(&Policy { mode: Mode::Always, ..default() });
+    let agent = bench.id("a");
+    let spent_until = Some(bench.clock().wall + secs(3600));
+    bench.tell(Input::AllowanceSeen { agent, spent_until }).unwrap();
+    assert_eq!(last_death(&bench), (Class::Budget, Verdict::Wait, false));
+    assert_eq!(bench.state("a"), State::Waiting);
+    let scope = bench.scope("a");
+    bench.tell(Input::StartAsked(scope)).unwrap();
+    bench.pass(secs(3599));
+    assert_eq!((bench.state("a"), bench.runs("a")), (State::Waiting, 1));
+    bench.pass(secs(1));
+    assert_eq!((bench.state("a"), bench.runs("a")), (State::Running, 2));
+    bench.exit("a", 1);
+    bench.pass(secs(60));
+    assert_eq!(bench.runs("a"), 3, "an allowance that has come back holds nobody");
+}
+
+#[test]
+fn an_allowance_that_is_raised_ends_the_wait_and_one_that_is_spent_by_the_last_word_holds_the_next()
+{
+    let mut bench = Bench::solo(&default());
+    let agent = bench.id("a");
+    bench.exit("a", 1);
+    assert_eq!(bench.state("a"), State::Backoff);
+    let spent_until = Some(bench.clock().wall + secs(3600));
+    bench.tell(Input::AllowanceSeen { agent, spent_until }).unwrap();
+    bench.pass(secs(600));
+    assert_eq!((bench.state("a"), bench.runs("a")), (State::Waiting, 1));
+    bench.tell(Input::AllowanceSeen { agent, spent_until: None }).unwrap();
+    assert_eq!((bench.state("a"), bench.runs("a")), (State::Running, 2));
+}
+
+#[test]
 fn a_quota_waits_for_its_reset_and_spends_no_crash_budget() {
     let mut bench = Bench::solo(&default());
     for _ in 0..100 {

@@ -62,6 +62,10 @@ fn phases() -> Vec<(&'static str, Bench)> {
     let id = broke.id("a");
     broke.tell(Input::BalanceSeen { agent: id, empty: true }).unwrap();
     broke.exit("a", 1);
+    let mut spent_up = up();
+    let id = spent_up.id("a");
+    let spent_until = Some(spent_up.clock().wall + secs(3600));
+    spent_up.tell(Input::AllowanceSeen { agent: id, spent_until }).unwrap();
     let mut crashed_out = up();
     crashed_out.crash_loop("a", 100);
     let mut prompted = up();
@@ -71,6 +75,7 @@ fn phases() -> Vec<(&'static str, Bench)> {
         ("idle", manual),
         ("waiting for a quota", quota),
         ("waiting for a person at a prompt", prompted),
+        ("waiting for its allowance", spent_up),
         ("waiting for another agent", dependency),
         ("backoff", backoff),
         ("starting", starting),
@@ -138,6 +143,11 @@ fn inputs(agent: AgentId, run: RunId, now: Now) -> Vec<(&'static str, Input)> {
         ("triggered", Input::Triggered(agent)),
         ("balance empty", Input::BalanceSeen { agent, empty: true }),
         ("balance funded", Input::BalanceSeen { agent, empty: false }),
+        (
+            "allowance spent",
+            Input::AllowanceSeen { agent, spent_until: Some(now.wall + secs(3600)) },
+        ),
+        ("allowance back", Input::AllowanceSeen { agent, spent_until: None }),
         ("found alive", Input::Found { agent, run: Some(run) }),
         ("found nothing", Input::Found { agent, run: None }),
         ("machine slept", Input::Slept(Duration::from_secs(60))),

@@ -70,6 +70,27 @@ pub struct AgentStatus {
     pub loop_detected: bool,
 }
 
+/// A line of an agent's ledger, as JSON shows it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LedgerLine {
+    /// Whose.
+    pub agent: Name,
+    /// When it was last added to.
+    pub at: String,
+    /// What it was: `opening`, `funded`, `spent`.
+    pub what: String,
+    /// Of what.
+    pub unit: String,
+    /// What the balance changed by.
+    pub amount: f64,
+    /// What was left after it; nothing where the agent has no balance of the unit.
+    pub balance: Option<f64>,
+    /// The run that spent it.
+    pub run: Option<RunId>,
+    /// Who said so: `config`, `operator`, `agent`, `output`, `otlp`.
+    pub by: String,
+}
+
 /// A death, as JSON shows it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DeathStatus {

@@ -37,6 +37,8 @@ pub(crate) struct Layout {
     pub(crate) version: i32,
     /// Makes an empty file one of that version.
     pub(crate) schema: &'static str,
+    /// Makes the tables that a file of the same version may lack, because they came later.
+    pub(crate) additions: &'static str,
 }
 
 /// An open file that was found sound.
@@ -192,13 +194,13 @@ fn judge(connection: &Connection, layout: &Layout) -> Result<Content, HistoryErr
 /// Makes the tables in an empty file, all of them or none.
 fn found(connection: &Connection, layout: &Layout) -> Result<(), HistoryError> {
     if judge(connection, layout)? == Content::Nothing {
-        let Layout { application_id, version, schema } = layout;
+        let Layout { application_id, version, schema, additions: _ } = layout;
         connection.execute_batch(&format!(
             "BEGIN IMMEDIATE; {schema}; PRAGMA application_id = {application_id}; \
              PRAGMA user_version = {version}; COMMIT;"
         ))?;
     }
-    Ok(())
+    Ok(connection.execute_batch(layout.additions)?)
 }
 
 /// Reads the file through and refuses it if its structure is broken.

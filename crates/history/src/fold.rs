@@ -36,6 +36,7 @@ pub(crate) const LAYOUT: Layout = Layout {
         CREATE INDEX runs_by_agent ON runs (agent, run);
         CREATE TABLE tails (run_id INTEGER PRIMARY KEY, bytes BLOB NOT NULL);
     ",
+    additions: "",
 };
 
 /// A number as `SQLite` keeps it. None of ours comes near the end of the range.

@@ -229,6 +229,12 @@ impl History {
         self.intents.store_later(intents.into_iter().map(Write::Intent).collect());
     }
 
+    /// Waits until every intent that was to be stored later is on disk. After an error they are tried
+    /// again all the same.
+    pub fn settle_intents(&self) -> Result<(), HistoryError> {
+        self.intents.settle()
+    }
+
     /// Waits until everything that was appended and attached so far is on disk. Returns at once when
     /// an attempt has failed: what is held then is tried again all the same.
     pub fn flush(&self, within: Duration) -> Result<(), HistoryError> {

@@ -11,6 +11,7 @@ use rusqlite::{Connection, params};
 use serde_json::Value;
 
 use crate::file::Layout;
+use crate::ledger::Entry;
 
 /// Something to be known after a crash, before it is acted on.
 #[derive(Debug, Clone, PartialEq)]
@@ -44,6 +45,8 @@ pub enum Intent {
         /// How much, in millionths.
         micros: i64,
     },
+    /// A line of an agent's ledger.
+    Entry(Entry),
     /// A value under a key of the daemon's own, such as an agent's life as it was last known.
     Keep {
         /// The key.
@@ -113,6 +116,7 @@ pub(crate) const LAYOUT: Layout = Layout {
         CREATE TABLE kept (key TEXT PRIMARY KEY, value TEXT NOT NULL);
         CREATE TABLE ceiling (one INTEGER PRIMARY KEY CHECK (one = 1), seq INTEGER NOT NULL);
     ",
+    additions: crate::ledger::TABLE,
 };
 
 impl Intent {
@@ -161,6 +165,7 @@ impl Intent {
                 "INSERT OR REPLACE INTO balances VALUES (?1, ?2, ?3)",
                 params![agent.as_str(), unit, micros],
             ),
+            Intent::Entry(entry) => entry.write(connection),
             Intent::Keep { key, value } => {
                 run("INSERT OR REPLACE INTO kept VALUES (?1, ?2)", params![key, value])
             }

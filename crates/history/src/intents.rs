@@ -18,6 +18,7 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use crate::file::{self, Identity, Opening};
 use crate::history::Circumstances;
 use crate::intent::{self, Intent, Intents};
+use crate::ledger::Entry;
 use crate::trouble::{HistoryError, Store, Trouble};
 
 /// How long intents that nobody waits for may wait for others.
@@ -103,6 +104,15 @@ impl IntentStore {
         if writes.is_empty() {
             return Ok(());
         }
+        self.wait_for(writes)
+    }
+
+    /// Returns when all that was given before is on disk, or cannot be put there now.
+    pub(crate) fn settle(&self) -> Result<(), HistoryError> {
+        self.wait_for(Vec::new())
+    }
+
+    fn wait_for(&self, writes: Vec<Write>) -> Result<(), HistoryError> {
         let (reply, answer) = sync_channel(1);
         {
             let mut state = self.shared.lock();
@@ -151,7 +161,7 @@ fn compact(orders: &mut VecDeque<Order>) {
             order.writes.reverse();
         }
     }
-    orders.retain(|order| !order.writes.is_empty());
+    orders.retain(|order| order.reply.is_some() || !order.writes.is_empty());
 }
 
 /// What a write sets, where a later one of the same makes it pointless.
@@ -167,6 +177,9 @@ fn slot(write: &Write) -> Option<(u8, String, String)> {
                 Some((3, String::from(agent.as_str()), unit.clone()))
             }
             Intent::Keep { key, .. } | Intent::Drop { key } => name(4, key),
+            Intent::Entry(entry) => {
+                Some((5, String::from(entry.agent.as_str()), entry.number.to_string()))
+            }
             // They touch several rows, or are undone by one that does.
             Intent::AdHoc { .. } | Intent::Forget(_) => None,
         },
@@ -188,6 +201,7 @@ struct Writer {
 #[derive(Debug, Default)]
 pub(crate) struct Salvage {
     pub(crate) intents: Intents,
+    pub(crate) entries: Vec<Entry>,
     pub(crate) ceiling: u64,
 }
 
@@ -206,12 +220,13 @@ impl Salvage {
             return Salvage::default();
         }
         let ceiling = intent::read_ceiling(old).unwrap_or(0);
-        Salvage { intents: Intents::salvage(old), ceiling }
+        Salvage { intents: Intents::salvage(old), entries: Entry::salvage(old), ceiling }
     }
 
     pub(crate) fn into_writes(self) -> Vec<Write> {
         let ceiling = (self.ceiling > 0).then_some(Write::Ceiling(self.ceiling));
-        self.intents.into_intents().map(Write::Intent).chain(ceiling).collect()
+        let entries = self.entries.into_iter().map(Intent::Entry);
+        self.intents.into_intents().chain(entries).map(Write::Intent).chain(ceiling).collect()
     }
 }
 

@@ -18,6 +18,7 @@ use crate::file;
 use crate::fold::{self, integer};
 use crate::history::intent_path;
 use crate::intent::{self, Intents};
+use crate::ledger::Entry;
 use crate::run::{self, Run};
 use crate::trouble::HistoryError;
 
@@ -84,6 +85,12 @@ impl Reader {
             ControlFlow::Continue(())
         })?;
         Ok(events)
+    }
+
+    /// The newest lines of an agent's ledger, oldest first.
+    pub fn ledger(&self, agent: &Name, most: u32) -> Result<Vec<Entry>, HistoryError> {
+        let connection = patiently(|| file::open_to_read(&self.intents, &intent::LAYOUT))?;
+        Ok(Entry::read(&connection, agent, most)?)
     }
 
     /// Goes through the events, oldest first, one at a time, as long as it is wanted.

@@ -386,6 +386,7 @@ fn ends_many(input: &Input) -> bool {
         | Input::WaitOver(_)
         | Input::Triggered(_)
         | Input::BalanceSeen { .. }
+        | Input::AllowanceSeen { .. }
         | Input::Found { .. }
         | Input::Slept(_) => false,
     }

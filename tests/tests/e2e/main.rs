@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 mod bad_input;
+mod budget;
 mod causes;
 mod clock;
 mod daemon_death;

@@ -7,7 +7,9 @@ mod check;
 mod demo;
 mod down;
 mod events;
+mod fund;
 mod internal;
+mod ledger;
 mod logs;
 mod own;
 mod plan;
@@ -67,6 +69,8 @@ pub(crate) enum Command {
     Logs(logs::Logs),
     Attach(attach::Attach),
     Why(why::Why),
+    Fund(fund::Fund),
+    Ledger(ledger::Ledger),
     History(events::History),
     Events(events::Events),
     Check(check::Check),
@@ -100,6 +104,8 @@ impl Command {
             Command::Logs(logs) => logs.run(context),
             Command::Attach(attach) => attach.run(context),
             Command::Why(why) => why.run(context),
+            Command::Fund(fund) => fund.run(context),
+            Command::Ledger(ledger) => ledger.run(context),
             Command::History(history) => history.run(context),
             Command::Events(events) => events.run(context),
             Command::Check(check) => check.run(),

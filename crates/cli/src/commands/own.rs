@@ -18,6 +18,7 @@ use crate::failure::{Code, Failure};
 Examples, in a script that defib runs:
   defib self ready
   defib self beat
+  defib self spend 2.5 scrip
   defib self status \"reviewing PR 17 of 40\"
   defib self shutdown --reason \"nothing left to do\"")]
 pub(crate) struct Own {
@@ -36,6 +37,18 @@ enum Word {
         /// What it is doing, in a line
         #[arg(value_name = "TEXT")]
         text: String,
+    },
+    /// Say what it has spent, in any unit: `scrip`, `usd`, `tokens`
+    ///
+    /// Returns when that is stored. A balance of zero or below does not end the run, but no other one
+    /// begins until somebody gives it more.
+    Spend {
+        /// How much
+        #[arg(value_name = "N")]
+        amount: f64,
+        /// Of what
+        #[arg(value_name = "UNIT")]
+        unit: String,
     },
     /// Ask to stay down: when the run ends it is not started again, whatever `restart` says
     ///
@@ -61,11 +74,20 @@ impl Own {
         let (path, body) = match &self.word {
             Word::Beat => ("beat", Value::Null),
             Word::Ready => ("ready", Value::Null),
+            Word::Spend { amount, unit } => ("spend", json!({ "amount": amount, "unit": unit })),
             Word::Status { text } => ("status", json!({ "text": text })),
             Word::Shutdown { reason } => ("shutdown", json!({ "reason": reason })),
         };
         let client = Client::for_agent(&PathBuf::from(socket), token)?;
-        client.insist(&format!("/api/v1/self/{path}"), &body)
+        let path = format!("/api/v1/self/{path}");
+        let _: Value = match self.word {
+            // Said twice, it would be spent twice: it is not said again where an answer was lost.
+            Word::Spend { .. } => client.post(&path, &body)?,
+            Word::Beat | Word::Ready | Word::Status { .. } | Word::Shutdown { .. } => {
+                client.insist(&path, &body)?
+            }
+        };
+        Ok(())
     }
 }
 

@@ -1,12 +1,14 @@
 //! `defib why`: the post-mortem in plain words.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use defib_core::{Class, State};
-use defib_daemon::wire::AgentStatus;
+use defib_daemon::wire::{AgentStatus, LedgerLine};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::ledger::number;
 use super::status::{ago, until};
 use super::{Context, segment};
 use crate::client::Client;
@@ -66,11 +68,16 @@ impl Why {
             })
             .filter(|event| event["type"] != "run-started" && event["type"] != "run-ready")
             .collect();
+        let lines: Vec<LedgerLine> = if status.balance.is_some() || status.spent.is_some() {
+            client.get(&format!("/api/v1/agents/{name}/ledger"))?
+        } else {
+            Vec::new()
+        };
         if self.json {
             return output::json(&json!({ "agent": status, "run": run, "events": decided }));
         }
         let words = number.map(|number| last_words(&client, &name, number)).unwrap_or_default();
-        output::print(&post_mortem(&status, run, &decided, &words, Timestamp::now()))
+        output::print(&post_mortem(&status, run, &decided, &words, &lines, Timestamp::now()))
     }
 }
 
@@ -79,6 +86,7 @@ fn post_mortem(
     run: Option<&Value>,
     events: &[&Value],
     last_words: &str,
+    lines: &[LedgerLine],
     now: Timestamp,
 ) -> String {
     let name = &status.name;
@@ -126,6 +134,7 @@ fn post_mortem(
             }
         }
     }
+    text.push_str(&money(status, run, lines));
     let _ = writeln!(text, "\n{}", next(status, now));
     text
 }
@@ -144,6 +153,33 @@ fn last_words(client: &Client, name: &str, run: u64) -> String {
     let is_shown = |c: &char| *c == '\n' || *c == '\t' || !c.is_control();
     let lines = plain.lines().map(|line| line.chars().take(WIDEST).collect::<String>());
     lines.map(|line| line.chars().filter(is_shown).collect::<String>() + "\n").collect()
+}
+
+/// What it has, and what it spent: in the run in question, and ever.
+fn money(status: &AgentStatus, run: Option<&Value>, lines: &[LedgerLine]) -> String {
+    let list = |amounts: &BTreeMap<String, f64>| {
+        let all = amounts.iter().map(|(unit, amount)| format!("{} {unit}", number(*amount)));
+        all.collect::<Vec<_>>().join(", ")
+    };
+    let mut text = String::new();
+    if let Some(balance) = &status.balance {
+        let _ = writeln!(text, "  balance   {}", list(balance));
+    }
+    if let Some(spent) = &status.spent {
+        let of_run = run.and_then(|run| run["run"].as_u64());
+        let mut in_run: BTreeMap<String, f64> = BTreeMap::new();
+        for line in lines.iter().filter(|line| line.run.map(|run| run.0) == of_run) {
+            if line.run.is_some() {
+                *in_run.entry(line.unit.clone()).or_default() -= line.amount;
+            }
+        }
+        let in_run = match of_run {
+            Some(run) if !in_run.is_empty() => format!("; run {run}: {}", list(&in_run)),
+            Some(_) | None => String::new(),
+        };
+        let _ = writeln!(text, "  spent     {}{in_run}", list(spent));
+    }
+    if text.is_empty() { text } else { format!("\n{text}") }
 }
 
 /// A decision with its numbers.
@@ -187,9 +223,26 @@ fn next(status: &AgentStatus, now: Timestamp) -> String {
             format!("It runs. `defib logs -f {name}` shows what it writes.")
         }
         State::Backoff => format!("It starts again {when}; `defib start {name}` starts it now."),
+        State::Waiting if status.reason.as_deref() == Some("budget") => format!(
+            "It has spent what it may on a day and goes on {when}. To let it spend more today, raise \
+             per_day in its file and run `defib reload`."
+        ),
         State::Waiting => waiting(status, &when),
         State::Stopping => "It is ending.".to_owned(),
         State::Stopped | State::Idle | State::Done => format!("`defib start {name}` starts it."),
+        State::Halted if status.reason.as_deref() == Some("broke") => {
+            let balances = status.balance.iter().flatten();
+            let empty = balances.into_iter().find(|(_, left)| **left <= 0.0);
+            let unit = empty.map_or("UNIT", |(unit, _)| unit.as_str());
+            format!(
+                "It has nothing left. `defib fund {name} 10 {unit}` gives it something, and above \
+                 zero it starts by itself."
+            )
+        }
+        State::Halted if status.reason.as_deref() == Some("budget") => format!(
+            "Look at `defib logs {name}` for what it spent that on; `defib revive {name}` starts it \
+             again, with a new allowance for the run."
+        ),
         State::Halted => {
             let class = status.reason.as_deref().and_then(Class::from_word);
             format!("{} Then `defib revive {name}`.", class.map_or("Put it right.", remedy))

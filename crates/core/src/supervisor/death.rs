@@ -48,6 +48,10 @@ impl Supervisor {
         match why {
             Why::Unresponsive => self.died(id, run, Some(Class::Timeout), report),
             Why::Overspent => self.died(id, run, Some(Class::Budget), report),
+            Why::SpentUp => {
+                self.tell_end(id, run, Class::Budget, Verdict::Wait, status);
+                self.launch(id, Launch { cause: Cause::Wait, fresh: false });
+            }
             Why::Wished => self.died(id, run, Some(Class::Voluntary), report),
             Why::Asked => {
                 self.tell_end(id, run, Class::Stopped, Verdict::Rest, status);

@@ -173,9 +173,12 @@ impl Supervisor {
             Phase::Waiting { reason, .. } => *reason == WaitReason::Dependency,
             Phase::Stopping { why, .. } => match why {
                 Why::Group { .. } | Why::Unresponsive | Why::Restart { .. } => true,
-                Why::Asked | Why::Removed | Why::GroupFailed | Why::Overspent | Why::Wished => {
-                    false
-                }
+                Why::Asked
+                | Why::Removed
+                | Why::GroupFailed
+                | Why::Overspent
+                | Why::SpentUp
+                | Why::Wished => false,
             },
             Phase::Idle
             | Phase::Stopped { .. }

@@ -73,6 +73,10 @@ impl Supervisor {
             self.halt(id, Class::Broke);
             return;
         }
+        if let Some(until) = self.spent_until(id) {
+            self.hold_until_allowed(id, until, then);
+            return;
+        }
         if let Some((reason, until)) = self.parked(id, then.cause) {
             self.hold(id, reason, until, then);
             return;

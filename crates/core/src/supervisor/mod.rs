@@ -6,6 +6,7 @@
 //! who wait for it and its snapshot cannot be forgotten.
 
 mod account;
+mod allowance;
 mod death;
 mod declare;
 mod group;
@@ -170,6 +171,7 @@ impl Supervisor {
             Input::WaitOver(agent) => self.wait_over(agent),
             Input::Triggered(agent) => self.triggered(agent),
             Input::BalanceSeen { agent, empty } => self.balance(agent, empty),
+            Input::AllowanceSeen { agent, spent_until } => self.allow(agent, spent_until),
             Input::Found { agent, run } => self.found(agent, run),
         }
         Ok(())

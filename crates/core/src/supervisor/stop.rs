@@ -140,7 +140,7 @@ impl Why {
             Why::Asked | Why::Restart { .. } | Why::Removed => By::Operator,
             Why::Group { .. } | Why::GroupFailed => By::Group,
             Why::Unresponsive => By::Timeout,
-            Why::Overspent => By::Budget,
+            Why::Overspent | Why::SpentUp => By::Budget,
             Why::Wished => By::Agent,
         }
     }
@@ -166,11 +166,13 @@ impl Why {
                 | Why::GroupFailed
                 | Why::Unresponsive
                 | Why::Overspent
+                | Why::SpentUp
                 | Why::Wished,
                 Why::Group { .. }
                 | Why::GroupFailed
                 | Why::Unresponsive
                 | Why::Overspent
+                | Why::SpentUp
                 | Why::Wished,
             ) => self,
         }

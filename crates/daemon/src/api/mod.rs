@@ -7,6 +7,7 @@ mod agents;
 mod control;
 mod events;
 mod logs;
+mod money;
 mod own;
 mod terminal;
 
@@ -45,6 +46,7 @@ pub(crate) fn routes(desk: Desk) -> Router {
         .merge(events::routes())
         .merge(logs::routes())
         .merge(own::routes())
+        .merge(money::routes())
         .merge(terminal::routes())
         .fallback(async || Trouble::new(ErrorCode::BadRequest, "there is nothing at this address"))
         .layer(DefaultBodyLimit::max(LARGEST_BODY))

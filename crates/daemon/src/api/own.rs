@@ -6,10 +6,14 @@ use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 use axum::response::Json;
 use axum::routing::post;
+use defib_host::protocol::RunKey;
 use serde::Deserialize;
+use tokio::sync::oneshot;
 
+use super::money::checked;
 use super::{Desk, Trouble};
 use crate::engine::Ask;
+use crate::ledger::Receipt;
 use crate::liveness::OwnWord;
 use crate::wire::ErrorCode;
 
@@ -17,6 +21,7 @@ pub(super) fn routes() -> Router<Desk> {
     Router::new()
         .route("/api/v1/self/beat", post(beat))
         .route("/api/v1/self/ready", post(ready))
+        .route("/api/v1/self/spend", post(spend))
         .route("/api/v1/self/status", post(status))
         .route("/api/v1/self/shutdown", post(shutdown))
 }
@@ -63,6 +68,28 @@ async fn status(
     Json(request): Json<StatusRequest>,
 ) -> Result<Json<()>, Trouble> {
     tell(&desk, token, OwnWord::Text(request.text)).await
+}
+
+#[derive(Deserialize)]
+struct SpendRequest {
+    amount: f64,
+    unit: String,
+}
+
+/// What a run says that it has spent. It is on disk when that is answered.
+async fn spend(
+    State(desk): State<Desk>,
+    token: Token,
+    Json(request): Json<SpendRequest>,
+) -> Result<Json<Receipt>, Trouble> {
+    let micros = checked(request.amount, &request.unit)?;
+    let RunKey { agent, run } = desk.ask(|answer| Ask::Bearer(token.0, answer)).await?;
+    let (answer, answered) = oneshot::channel();
+    desk.engine.ledger().spend(agent, run, request.unit, micros, answer);
+    match answered.await {
+        Ok(receipt) => receipt.map(Json).map_err(Trouble),
+        Err(_) => Err(Trouble::new(ErrorCode::Failed, "the daemon is ending")),
+    }
 }
 
 #[derive(Deserialize)]

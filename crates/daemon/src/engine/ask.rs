@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 
 use super::Engine;
 use crate::coroner::Examined;
+use crate::ledger::Notice;
 use crate::liveness::{OwnWord, Probed};
 use crate::logs::ScribeEvent;
 use crate::recipe::Project;
@@ -47,6 +48,8 @@ pub(crate) enum Ask {
     CloseAll(Answer<()>),
     /// End this daemon; the keeper starts the next one, from this program.
     Replace(String, Answer<()>),
+    /// Whose token it is, if that run lives.
+    Bearer(String, Answer<RunKey>),
     /// A run asks for something itself, by its token.
     Own(String, OwnWord, Answer<()>),
     /// A run's probes came to something.
@@ -55,6 +58,10 @@ pub(crate) enum Ask {
     Scribe(ScribeEvent),
     /// A dead run has been examined.
     Examined(Examined),
+    /// It has been examined, and what it spent is known.
+    Metered(Box<Examined>),
+    /// The ledger has something to say.
+    Ledger(Notice),
     /// A goal is on disk.
     Stored(u64),
     /// The history has on disk what the journal set aside.
@@ -98,10 +105,15 @@ impl Engine {
                 let _ = answer.send(Ok(()));
                 self.leave = true;
             }
+            Ask::Bearer(token, answer) => {
+                drop(answer.send(self.bearer(&token).map(|(_, key)| key)));
+            }
             Ask::Own(token, word, answer) => self.own_word(&token, word, answer),
             Ask::Probed(key, probed) => self.probed(&key, probed),
             Ask::Scribe(event) => self.hear_scribe(event),
-            Ask::Examined(examined) => self.examined(examined),
+            Ask::Examined(examined) => self.await_meter(examined),
+            Ask::Metered(examined) => self.examined(*examined),
+            Ask::Ledger(notice) => self.hear_ledger(notice),
             Ask::Stored(ticket) => self.stored(ticket),
             Ask::Flushed => self.journal.forget(),
             Ask::Unspawnable { key, why } => self.unspawnable(&key, why),
@@ -129,10 +141,13 @@ impl Engine {
             | Ask::Signal(..)
             | Ask::CloseAll(_)
             | Ask::Replace(..)
+            | Ask::Bearer(..)
             | Ask::Own(..)
             | Ask::Probed(..)
             | Ask::Scribe(_)
             | Ask::Examined(_)
+            | Ask::Metered(_)
+            | Ask::Ledger(_)
             | Ask::Stored(_)
             | Ask::Flushed
             | Ask::Unspawnable { .. } => {}
@@ -163,6 +178,7 @@ impl Engine {
         self.keep_project(&project);
         self.projects.insert(name.clone(), project);
         self.apply();
+        self.open_purses();
         self.ask_core(Input::UpAsked(Scope::Project(name.clone())))?;
         let agents = self.projects.get(&name).map(Project::specs).unwrap_or_default();
         Ok(agents.into_iter().map(|spec| spec.name).collect())

@@ -95,6 +95,8 @@ impl Engine {
         let Some(at) = self.dying.iter().position(|dying| dying.key == *key) else { return };
         let Dying { status, end, .. } = self.dying.swap_remove(at);
         let finding = opinion.finding.filter(|finding| finding.evidence.is_some());
+        // Why we ended it ourselves goes before what it said of that.
+        let finding = self.overspent(key).or(finding);
         let finding = self.unless_session_was_lost(key, finding);
         let finding = self.unless_known_before(key, status, finding);
         self.report(key, ExitReport { status, finding });

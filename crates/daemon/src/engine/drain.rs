@@ -239,7 +239,8 @@ impl Engine {
         let order = recipe.map(|(project, agent)| project.order(&self.home, agent, run, &facts));
         let key = RunKey { agent: name.clone(), run };
         match order {
-            Some(Ok(order)) => {
+            Some(Ok(mut order)) => {
+                self.admit(&key, &mut order.env);
                 let _ = std::fs::create_dir_all(self.home.join("state").join(name.as_str()));
                 self.prepare_heartbeat(name);
                 self.send(&Request::Spawn(Box::new(order)));

@@ -9,6 +9,7 @@
 mod ask;
 mod death;
 mod drain;
+mod money;
 mod own;
 mod session;
 mod start;
@@ -23,6 +24,8 @@ use vigil::Liveness;
 
 pub(crate) use ask::{Answer, Ask};
 pub(crate) use start::Setup;
+
+use money::Money;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::ErrorKind;
@@ -46,6 +49,7 @@ use tokio::sync::broadcast;
 use crate::coroner::Coroner;
 use crate::intents::IntentDesk;
 use crate::journal::Journal;
+use crate::ledger::Ledger;
 use crate::liveness::Own;
 use crate::logs::{Activity, Scribe, ScribeEvent, Source};
 use crate::recipe::Project;
@@ -58,6 +62,7 @@ pub(crate) struct EngineHandle {
     events: broadcast::Sender<Arc<Event>>,
     growth: broadcast::Sender<Name>,
     history: Arc<History>,
+    ledger: Ledger,
 }
 
 impl EngineHandle {
@@ -76,6 +81,11 @@ impl EngineHandle {
     /// The names of agents whose logs grow, from now on.
     pub(crate) fn growth(&self) -> broadcast::Receiver<Name> {
         self.growth.subscribe()
+    }
+
+    /// What agents have and spend.
+    pub(crate) fn ledger(&self) -> &Ledger {
+        &self.ledger
     }
 
     /// Stores an intent; returns when it is on disk.
@@ -111,6 +121,7 @@ pub(crate) struct Engine {
     history: Arc<History>,
     intents: IntentDesk,
     journal: Journal,
+    money: Money,
     scribe: Scribe,
     activity: Activity,
     coroner: Coroner,
@@ -275,6 +286,7 @@ impl Engine {
         let mut source = Source::new(agent, run, output, terminal);
         source.listened_for = shares;
         self.scribe.attach(source, rotation);
+        self.meter(key);
     }
 
     fn is_current(&self, key: &RunKey) -> bool {

@@ -24,6 +24,7 @@ use serde_json::Value;
 use tokio::sync::broadcast;
 
 use super::ask::Ask;
+use super::money::Money;
 use super::session::Sessions;
 use super::timetable::Timetable;
 use super::vigil::Liveness;
@@ -31,8 +32,10 @@ use super::{Engine, EngineHandle};
 use crate::coroner::Coroner;
 use crate::intents::IntentDesk;
 use crate::journal::Journal;
+use crate::ledger::Ledger;
 use crate::liveness::Own;
 use crate::logs::{Activity, Scribe};
+use crate::meter::Meters;
 use crate::recipe::Project;
 use crate::terminal::Terminals;
 use crate::wire::{DaemonInfo, Mode, stamp};
@@ -209,16 +212,19 @@ impl Engine {
         let (events, _) = broadcast::channel(WATCHERS_BEHIND);
         let (growth, _) = broadcast::channel(1024);
         let history_for_all = history.clone();
+        let (ledger, clerk) = Ledger::open(history.clone(), &intents);
         let handle = EngineHandle {
             asks,
             wake: wake.clone(),
             events,
             growth: growth.clone(),
             history: history_for_all,
+            ledger,
         };
+        let money = Money::start(home.clone(), &handle, clerk, heard.kept.get("otlp"))?;
         let activity = Activity::default();
-        let (scribe, coroner) =
-            assistants(&handle, home.clone(), terminals, activity.clone(), growth)?;
+        let watchers = (activity.clone(), money.meters.clone());
+        let (scribe, coroner) = assistants(&handle, home.clone(), terminals, watchers, growth)?;
         let seq = whole.as_ref().map_or(0, |whole| whole.0).max(highest_seq).max(last_unwritten);
         let info = info(started.wall, heard.keeper_pid);
         let mut engine = Engine {
@@ -229,6 +235,7 @@ impl Engine {
             intents: IntentDesk::start(history.clone())?,
             history,
             journal,
+            money,
             scribe,
             activity,
             coroner,
@@ -292,6 +299,8 @@ impl Engine {
             self.withdrawn = serde_json::from_slice(bytes).unwrap_or_default();
         }
         self.traces = last_traces(&self.history, &self.view);
+        // Before any report of an end: who has nothing left is not started again.
+        self.warn_of_the_spent();
         let mut found: BTreeMap<Name, RunId> = BTreeMap::new();
         for (key, pid, terminal, output) in held {
             found.insert(key.agent.clone(), key.run);
@@ -302,8 +311,10 @@ impl Engine {
             }
         }
         for (key, end, output) in ended {
-            // Its report waits for us like a run that lives.
-            found.entry(key.agent.clone()).or_insert(key.run);
+            // Its report waits for us like a run that lives. Of several it is the last that the core may
+            // know: those before it were judged, and only that was not acknowledged.
+            let last = found.entry(key.agent.clone()).or_insert(key.run);
+            *last = key.run.max(*last);
             self.exited(&key, end, output);
         }
         for name in self.supervisor.known_names() {
@@ -312,6 +323,7 @@ impl Engine {
                 self.handle(Input::Found { agent, run });
             }
         }
+        self.open_purses();
         self.tell("daemon-adopted", None, [("agents", count.into())]);
     }
 
@@ -359,7 +371,9 @@ impl Engine {
         self.supervisor = Supervisor::restore(settings, topology, snapshot, continuity, now());
         self.tell("daemon-started", None, [("pid", std::process::id().into())]);
         self.say(says);
+        self.warn_of_the_spent();
         self.handle(Input::Booted);
+        self.open_purses();
     }
 
     fn say(&mut self, says: Vec<Saying>) {
@@ -422,7 +436,7 @@ fn assistants(
     handle: &EngineHandle,
     home: PathBuf,
     terminals: Terminals,
-    activity: Activity,
+    (activity, meters): (Activity, Meters),
     growth: broadcast::Sender<Name>,
 ) -> io::Result<(Scribe, Coroner)> {
     let teller = handle.clone();
@@ -431,7 +445,10 @@ fn assistants(
         terminals,
         activity,
         // Growth concerns only those who follow: the engine is not woken for it. There may be none.
-        move |agent| drop(growth.send(agent.clone())),
+        move |agent| {
+            meters.grew(agent);
+            drop(growth.send(agent.clone()));
+        },
         move |event| teller.tell(Ask::Scribe(event)),
     )?;
     let teller = handle.clone();

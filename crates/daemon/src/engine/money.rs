@@ -1,0 +1,275 @@
+//! What the engine makes of money: who may not be started, and whose run is to end.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+
+use defib_config::config::{Budget, Burn};
+use defib_core::run::Finding;
+use defib_core::{Class, Input, Name, RunId, Wall};
+use defib_host::clock::now;
+use defib_host::protocol::{Request, RunKey};
+use serde_json::{Map, Value};
+
+use super::ask::Ask;
+use super::{Engine, EngineHandle};
+use crate::coroner::{Examined, kind_of};
+use crate::ledger::{Amounts, Clerk, Ledger, Notice, amount, end_of_day, micros, moment};
+use crate::meter::burn::{Burning, FACTOR};
+use crate::meter::otlp::{Kept, Receiver};
+use crate::meter::{Kind, Meters};
+
+/// What the engine needs to know about money.
+pub(super) struct Money {
+    ledger: Ledger,
+    pub(super) meters: Meters,
+    /// Where agents send what they use; nothing before one may.
+    otlp: Option<Receiver>,
+    /// Runs that are ended for what they spent, and why.
+    overspent: BTreeMap<Name, (RunId, String)>,
+}
+
+impl Money {
+    /// Puts the clerk and the meters to work. `kept` is what an earlier daemon let agents send to.
+    pub(super) fn start(
+        home: PathBuf,
+        handle: &EngineHandle,
+        clerk: Clerk,
+        kept: Option<&Vec<u8>>,
+    ) -> io::Result<Money> {
+        let (ledger, told) = (handle.ledger().clone(), handle.clone());
+        clerk.start(move |notice| told.tell(Ask::Ledger(notice)))?;
+        let meters = Meters::start(home, ledger.clone())?;
+        let kept = kept.and_then(|bytes| serde_json::from_slice(bytes).ok());
+        let otlp = kept.and_then(|kept| Receiver::start(kept, ledger.clone()).ok());
+        Ok(Money { ledger, meters, otlp, overspent: BTreeMap::new() })
+    }
+}
+
+impl Engine {
+    /// The ledger has something to say.
+    pub(super) fn hear_ledger(&mut self, notice: Notice) {
+        match notice {
+            Notice::Changed(agents, waiting) => {
+                for agent in agents {
+                    self.weigh(&agent);
+                }
+                if let Some((receipt, answer)) = waiting {
+                    // Whoever asked may have gone.
+                    let _ = answer.send(Ok(receipt));
+                }
+            }
+            Notice::Burning(agent, run, burning) => self.burns(agent, run, &burning),
+            Notice::Funded(entry) => {
+                let body = [
+                    ("amount", amount(entry.micros).into()),
+                    ("unit", entry.unit.into()),
+                    ("balance", entry.balance.map(amount).into()),
+                    ("by", entry.source.into()),
+                ];
+                self.tell("funded", Some(RunKey { agent: entry.agent, run: RunId(0) }), body);
+            }
+            Notice::Spent { agent, run, amounts } => {
+                let balances = self.money.ledger.look(&agent, |purse| purse.balances.clone());
+                let left = shown(&balances.unwrap_or_default());
+                let body = [("amounts", shown(&amounts)), ("balance", left)];
+                self.tell("spent", Some(RunKey { agent, run }), body);
+            }
+        }
+    }
+
+    /// Gives every declared agent its opening balance, unless it had it before, and tells the core
+    /// who has nothing left. What is told comes before any start that follows.
+    pub(super) fn open_purses(&mut self) {
+        let agents = self.projects.values().flat_map(|project| &project.config.agents);
+        let opening: Vec<_> =
+            agents.map(|agent| (agent.name.clone(), agent.budget.balance.clone())).collect();
+        for (name, balances) in opening {
+            if !balances.is_empty() {
+                self.money.ledger.give_opening(name.clone(), balances);
+            }
+            self.weigh(&name);
+        }
+    }
+
+    /// Tells the core who may not be started, before anything that may start somebody.
+    pub(super) fn warn_of_the_spent(&mut self) {
+        for name in self.supervisor.known_names() {
+            let Some(agent) = self.supervisor.known(&name) else { continue };
+            let budget = self.budget_of(&name);
+            if self.is_broke(&name, &budget) {
+                self.handle(Input::BalanceSeen { agent, empty: true });
+            }
+            if let Some(until) = self.spent_until(&name, &budget) {
+                self.handle(Input::AllowanceSeen { agent, spent_until: Some(until) });
+            }
+        }
+    }
+
+    fn budget_of(&self, name: &Name) -> Budget {
+        self.recipe(name).map(|(_, agent)| agent.budget.clone()).unwrap_or_default()
+    }
+
+    /// Compares what an agent has and spends with what it may.
+    pub(super) fn weigh(&mut self, name: &Name) {
+        let Some(agent) = self.supervisor.known(name) else { return };
+        let budget = self.budget_of(name);
+        let empty = self.is_broke(name, &budget);
+        self.handle(Input::BalanceSeen { agent, empty });
+        let spent_until = self.spent_until(name, &budget);
+        self.handle(Input::AllowanceSeen { agent, spent_until });
+        let Some(run) = self.supervisor.sight(agent).run else { return };
+        if let Some(evidence) = self.excess(name, run, &budget) {
+            self.money.overspent.insert(name.clone(), (run, evidence));
+            self.handle(Input::Overspent { agent, run });
+        }
+    }
+
+    /// Whether nothing is left of something that the agent was given.
+    fn is_broke(&self, name: &Name, budget: &Budget) -> bool {
+        let has_nothing = self.money.ledger.look(name, |purse| purse.empty_unit().is_some());
+        // An opening balance of nothing counts before it has been written down.
+        let given_nothing = budget.balance.iter().any(|(unit, given)| {
+            let is_unopened = self.money.ledger.look(name, |purse| purse.is_unopened(unit));
+            *given <= 0.0 && is_unopened.unwrap_or(true)
+        });
+        has_nothing.unwrap_or(false) || given_nothing
+    }
+
+    /// Until when an agent may spend nothing, where it has spent more than it may on a day.
+    fn spent_until(&self, name: &Name, budget: &Budget) -> Option<Wall> {
+        if budget.per_day.is_empty() {
+            return None;
+        }
+        let now = now().wall;
+        let today = moment(now).date;
+        let is_over = |(unit, most): (&String, &f64)| {
+            let spent = self.money.ledger.look(name, |purse| purse.on_day(&today, unit));
+            spent.is_some_and(|spent| spent > micros(*most))
+        };
+        budget.per_day.iter().any(is_over).then(|| end_of_day(now))
+    }
+
+    /// Somebody is told that an agent burns, and it is stopped where that is wanted.
+    fn burns(&mut self, name: Name, run: RunId, burning: &Burning) {
+        let wanted = self.budget_of(&name).burn;
+        if wanted == Burn::Off {
+            return;
+        }
+        let (unit, per_minute, baseline) =
+            (&burning.unit, amount(burning.per_minute), amount(burning.baseline));
+        let body = [
+            ("unit", unit.as_str().into()),
+            ("per_minute", per_minute.into()),
+            ("baseline", baseline.into()),
+            ("factor", FACTOR.into()),
+            ("stopped", (wanted == Burn::Stop).into()),
+        ];
+        self.tell("burn-alarm", Some(RunKey { agent: name.clone(), run }), body);
+        if let (Burn::Stop, Some(agent)) = (wanted, self.supervisor.known(&name)) {
+            let evidence =
+                format!("it spent {per_minute} {unit} in a minute, where {baseline} are usual");
+            self.money.overspent.insert(name, (run, evidence));
+            self.handle(Input::Overspent { agent, run });
+        }
+    }
+
+    /// Reads what a run prints, where that says what it uses.
+    pub(super) fn meter(&self, key: &RunKey) {
+        let recipe = self.recipe(&key.agent).map(|(_, agent)| agent);
+        let kind = recipe.and_then(|agent| Kind::of(kind_of(agent)));
+        if let Some(kind) = kind {
+            self.money.meters.watch(key.agent.clone(), key.run, kind);
+        }
+    }
+
+    /// A dead run has been examined, so all that it wrote is in its log. What it spent with its last
+    /// words has a say in what becomes of it, and is on disk before its report is let go of.
+    pub(super) fn await_meter(&mut self, examined: Examined) {
+        let RunKey { agent, run } = examined.key.clone();
+        self.meter(&examined.key);
+        if !self.money.meters.is_watching(&agent, run) {
+            return self.examined(examined);
+        }
+        let handle = self.handle.clone();
+        let tell = move || handle.tell(Ask::Metered(Box::new(examined)));
+        self.money.meters.finish(agent, run, tell);
+    }
+
+    /// Gives a run what it needs to send what it uses, where it is of a kind that may or where it
+    /// matters.
+    pub(super) fn admit(&mut self, key: &RunKey, env: &mut Vec<(String, String)>) {
+        let Some((_, agent)) = self.recipe(&key.agent) else { return };
+        let exports = match Kind::of(kind_of(agent)) {
+            Some(Kind::Claude | Kind::Codex | Kind::Gemini) => true,
+            Some(Kind::Aider) | None => false,
+        };
+        if !exports && !has_bounds(&agent.budget) {
+            return;
+        }
+        if self.money.otlp.is_none() {
+            // Without it there is one meter less, and nothing else.
+            self.money.otlp = Receiver::start(Kept::default(), self.money.ledger.clone()).ok();
+        }
+        let kept = self.money.otlp.as_ref().and_then(|receiver| receiver.admit(key, env));
+        let bytes = kept.and_then(|kept| serde_json::to_vec(&kept).ok());
+        if let Some(bytes) = bytes {
+            self.send(&Request::Keep { key: "otlp".to_owned(), bytes });
+        }
+    }
+
+    /// What a run has spent beyond what one may, in words.
+    fn excess(&self, name: &Name, run: RunId, budget: &Budget) -> Option<String> {
+        budget.per_run.iter().find_map(|(unit, most)| {
+            let spent = self.money.ledger.look(name, |purse| purse.in_run(run, unit))?;
+            (spent > micros(*most))
+                .then(|| format!("it spent {} of the {most} {unit} that a run may", amount(spent)))
+        })
+    }
+
+    /// What an agent has left, by unit.
+    pub(super) fn balances_of(&self, name: &Name) -> Option<BTreeMap<String, f64>> {
+        let balances = self.money.ledger.look(name, |purse| purse.balances.clone())?;
+        (!balances.is_empty()).then(|| numbers(&balances))
+    }
+
+    /// What an agent has spent since there is a ledger of it.
+    pub(super) fn spent_of(&self, name: &Name) -> Option<BTreeMap<String, f64>> {
+        let spent = self.money.ledger.look(name, |purse| purse.spent.clone())?;
+        if spent.is_empty() {
+            return None;
+        }
+        let mut spent = numbers(&spent);
+        for unit in ["tokens", "usd"] {
+            spent.entry(unit.to_owned()).or_insert(0.0);
+        }
+        Some(spent)
+    }
+
+    /// Why a run was ended for money, where it was.
+    pub(super) fn overspent(&mut self, key: &RunKey) -> Option<Finding> {
+        let (run, _) = self.money.overspent.get(&key.agent)?;
+        if *run != key.run {
+            return None;
+        }
+        let (_, evidence) = self.money.overspent.remove(&key.agent)?;
+        let (class, evidence) = (Class::Budget, Some(evidence.into()));
+        Some(Finding { class, evidence, resets_at: None })
+    }
+}
+
+/// Whether a budget bounds anything.
+fn has_bounds(budget: &Budget) -> bool {
+    let Budget { balance, per_run, per_day, burn: _ } = budget;
+    !(balance.is_empty() && per_run.is_empty() && per_day.is_empty())
+}
+
+fn numbers(amounts: &Amounts) -> BTreeMap<String, f64> {
+    amounts.iter().map(|(unit, micros)| (unit.clone(), amount(*micros))).collect()
+}
+
+/// Amounts as JSON shows them.
+fn shown(amounts: &Amounts) -> Value {
+    let fields = amounts.iter().map(|(unit, micros)| (unit.clone(), amount(*micros).into()));
+    Value::Object(fields.collect::<Map<String, Value>>())
+}
