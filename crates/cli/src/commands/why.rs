@@ -15,6 +15,8 @@ use crate::client::Client;
 use crate::failure::{Code, Failure};
 use crate::output;
 
+/// How many of a run's last lines are shown.
+const LAST_LINES: usize = 5;
 /// No line of an agent's is shown further than this.
 const WIDEST: usize = 200;
 
@@ -142,8 +144,8 @@ fn post_mortem(
 /// The last lines that a run wrote, without what would move the cursor or set colours.
 fn last_words(client: &Client, name: &str, run: u64) -> String {
     let mut words = Vec::new();
-    let path = format!("/api/v1/agents/{name}/logs?lines=5&run={run}");
-    // A log that was rotated away is no reason to say nothing.
+    let path = format!("/api/v1/agents/{name}/runs/{run}/tail");
+    // What cannot be had is no reason to say nothing else.
     let _ = client.stream(&path, |bytes| {
         words.extend_from_slice(bytes);
         Ok(true)
@@ -151,7 +153,9 @@ fn last_words(client: &Client, name: &str, run: u64) -> String {
     let text = String::from_utf8_lossy(&words);
     let plain = anstream::adapter::strip_str(&text).to_string();
     let is_shown = |c: &char| *c == '\n' || *c == '\t' || !c.is_control();
-    let lines = plain.lines().map(|line| line.chars().take(WIDEST).collect::<String>());
+    let skipped = plain.lines().count().saturating_sub(LAST_LINES);
+    let lines = plain.lines().skip(skipped);
+    let lines = lines.map(|line| line.chars().take(WIDEST).collect::<String>());
     lines.map(|line| line.chars().filter(is_shown).collect::<String>() + "\n").collect()
 }
 

@@ -4,12 +4,12 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{Query, State};
+use axum::extract::{Path, Query, State};
 use axum::http::HeaderMap;
 use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::get;
-use defib_core::Wall;
+use defib_core::{RunId, Wall};
 use defib_history::{Event, EventFilter, Reader, RunFilter, Take};
 use serde::Deserialize;
 use tokio::sync::broadcast::error::RecvError;
@@ -20,7 +20,10 @@ use super::{Desk, Trouble};
 use crate::wire::ErrorCode;
 
 pub(super) fn routes() -> Router<Desk> {
-    Router::new().route("/api/v1/events", get(events)).route("/api/v1/history", get(history))
+    Router::new()
+        .route("/api/v1/events", get(events))
+        .route("/api/v1/history", get(history))
+        .route("/api/v1/agents/{name}/runs/{run}/tail", get(tail))
 }
 
 #[derive(Debug, Deserialize)]
@@ -127,6 +130,21 @@ async fn history(
     })
     .await
     .map(Json)
+}
+
+/// The end of what a run wrote, as it is kept with its death: without secrets.
+async fn tail(
+    State(desk): State<Desk>,
+    Path((name, run)): Path<(String, u64)>,
+) -> Result<Vec<u8>, Trouble> {
+    let name = defib_core::Name::parse(&name)
+        .map_err(|error| Trouble::new(ErrorCode::NoSuchAgent, format!("{name:?}: {error}")))?;
+    let (path, engine) = (desk.history.clone(), desk.engine.clone());
+    let tail = blocking(move || {
+        engine.flush_history();
+        Reader::open(&path)?.tail(&name, RunId(run))
+    });
+    Ok(tail.await?.unwrap_or_default())
 }
 
 /// Runs something that waits for the disk where waiting harms nobody.
