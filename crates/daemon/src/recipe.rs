@@ -69,6 +69,17 @@ pub(crate) struct RunFacts {
 }
 
 impl Project {
+    /// As it is kept for a successor: a thousand agents are much alike, and the keeper is small.
+    pub(crate) fn packed(&self) -> Option<Vec<u8>> {
+        Some(lz4_flex::compress_prepend_size(&serde_json::to_vec(self).ok()?))
+    }
+
+    /// What was packed.
+    pub(crate) fn unpacked(bytes: &[u8]) -> Option<Project> {
+        let text = lz4_flex::decompress_size_prepended(bytes).ok()?;
+        serde_json::from_slice(&text).ok()
+    }
+
     /// The agents for the core, in the order of the file.
     pub(crate) fn specs(&self) -> Vec<AgentSpec> {
         let enabled = self.config.agents.iter().filter(|agent| agent.enabled);

@@ -47,7 +47,7 @@ pub use daemon::{KEEPER_FD, LISTENER_FD, inherited};
 pub use descent::{HOME_KEY, RUN_KEY, Swept, is_of_run, sweep};
 pub use inherited::close_inherited;
 pub use keeper::{KeeperOptions, run};
-pub use standing::raise_descriptor_limit;
+pub use standing::{raise_descriptor_limit, release_memory};
 
 /// One line on standard error, or none: a keeper does not wait for somebody to read.
 fn say(text: &str) {

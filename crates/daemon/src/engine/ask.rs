@@ -229,7 +229,7 @@ impl Engine {
 
     /// The project as it was applied, with the caller's variables: for a successor, in memory only.
     pub(super) fn keep_project(&mut self, project: &Project) {
-        if let Ok(bytes) = serde_json::to_vec(project) {
+        if let Some(bytes) = project.packed() {
             let key = format!("project/{}", project.config.project);
             self.send(&Request::Keep { key, bytes });
         }

@@ -399,8 +399,7 @@ fn projects(
 ) -> (BTreeMap<Name, Project>, Vec<Unreadable>) {
     if unbroken {
         let kept = heard.under("project/");
-        let kept =
-            kept.filter_map(|(name, bytes)| Some((name, serde_json::from_slice(bytes).ok()?)));
+        let kept = kept.filter_map(|(name, bytes)| Some((name, Project::unpacked(bytes)?)));
         return (kept.collect(), Vec::new());
     }
     let mut unreadable = Vec::new();

@@ -13,12 +13,15 @@ use defib_config::config;
 use defib_core::record::WaitReason;
 use defib_core::{Class, Input, Mono, Name, Now, Reason, Wall};
 use defib_host::clock::{now, slept};
+use defib_host::release_memory;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use super::Engine;
 use crate::recipe::Project;
 
+/// How long after a change of what is declared its traces are cleared away.
+const TIDY: Duration = Duration::from_secs(2);
 /// How often a full disk is looked at while somebody waits for it.
 const DISK: Duration = Duration::from_secs(5);
 /// So much has to be free, or a twentieth of a small disk.
@@ -36,6 +39,8 @@ pub(super) struct Timetable {
     pub(super) ticks: BTreeMap<Name, Wall>,
     /// When the disk is looked at, while somebody waits for it.
     pub(super) disk_look: Option<Mono>,
+    /// When what bringing something up has taken is given back.
+    pub(super) tidy_at: Option<Mono>,
     /// How long the machine has slept since it was started.
     slept: Duration,
 }
@@ -43,14 +48,15 @@ pub(super) struct Timetable {
 impl Timetable {
     /// Nothing is waited for yet.
     pub(super) fn begin() -> Timetable {
-        Timetable { ticks: BTreeMap::new(), disk_look: None, slept: slept() }
+        Timetable { ticks: BTreeMap::new(), disk_look: None, tidy_at: None, slept: slept() }
     }
 }
 
 impl Engine {
     /// Works out every tick anew: what is declared has changed, or the clock.
     pub(super) fn plan_ticks(&mut self) {
-        let now = now().wall;
+        let Now { mono, wall: now } = now();
+        self.timetable.tidy_at = Some(mono + TIDY);
         let agents = self
             .projects
             .values()
@@ -66,7 +72,7 @@ impl Engine {
     /// When something here has to be looked at again.
     pub(super) fn next_look(&self, now: Now) -> Option<Mono> {
         let ticks = self.timetable.ticks.values().map(|tick| now.mono + tick.since(now.wall));
-        ticks.chain(self.timetable.disk_look).min()
+        ticks.chain(self.timetable.disk_look).chain(self.timetable.tidy_at).min()
     }
 
     /// Whatever has come is told to the core.
@@ -79,6 +85,10 @@ impl Engine {
         }
         if self.timetable.disk_look.is_some_and(|look| look <= now.mono) {
             self.look_at_disks();
+        }
+        if self.timetable.tidy_at.is_some_and(|at| at <= now.mono) {
+            self.timetable.tidy_at = None;
+            release_memory();
         }
     }
 
