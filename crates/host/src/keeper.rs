@@ -26,6 +26,7 @@ use crate::daemon::Daemon;
 use crate::notify::Listeners;
 use crate::protocol::{News, Request, RunKey, SpawnOrder, VERSION};
 use crate::runs::{Event, Known, Runs};
+use crate::standing::release_memory;
 use crate::standing::{Notice, Standing};
 use crate::turns::Turns;
 use crate::wait;
@@ -48,6 +49,8 @@ pub struct KeeperOptions {
     pub cgroups: bool,
 }
 
+/// After so many spawns in a row there is memory to be given back: orders are large.
+const MANY: u32 = 256;
 /// While the daemon does not read, its requests wait.
 const MOST_QUEUED: usize = 1 << 20;
 /// How long a keeper that ends waits for what it killed.
@@ -77,6 +80,7 @@ pub fn run(options: KeeperOptions) -> io::Result<ExitCode> {
         runs: Runs::new(&options.home_key, cgroups),
         kept: BTreeMap::new(),
         turns: Turns::default(),
+        in_a_row: 0,
         listeners: Listeners::default(),
         close_asked: false,
         closes_with_daemon: false,
@@ -99,6 +103,8 @@ struct Keeper {
     kept: BTreeMap<String, Vec<u8>>,
     /// Spawns that were asked for and not yet done.
     turns: Turns,
+    /// How many were spawned since nobody waited for it.
+    in_a_row: u32,
     listeners: Listeners,
     close_asked: bool,
     closes_with_daemon: bool,
@@ -255,6 +261,10 @@ impl Keeper {
         }
         if let Some(order) = self.turns.next() {
             self.spawn(order);
+            self.in_a_row += 1;
+        }
+        if self.turns.is_empty() && std::mem::take(&mut self.in_a_row) > MANY {
+            release_memory();
         }
     }
 
