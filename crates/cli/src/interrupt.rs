@@ -27,6 +27,7 @@ pub(crate) struct Interrupted {
 pub(crate) fn watch() -> Interrupted {
     let (sender, nudges) = channel();
     let signals = sender.clone();
+    let (ready, until_ready) = channel::<()>();
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let Ok(runtime) = runtime else { return };
@@ -36,6 +37,7 @@ pub(crate) fn watch() -> Interrupted {
             let mut heard: Vec<_> =
                 kinds.into_iter().filter_map(|kind| signal(kind).ok()).collect();
             let [int, term, hup] = &mut heard[..] else { return };
+            let _ = ready.send(());
             loop {
                 let nudge = tokio::select! {
                     _ = int.recv() => Nudge::Interrupt,
@@ -48,6 +50,8 @@ pub(crate) fn watch() -> Interrupted {
             }
         });
     });
+    // A Ctrl-C that comes now must not end us as if nobody watched. Where nobody can, nobody does.
+    let _ = until_ready.recv();
     Interrupted { sender, nudges }
 }
 

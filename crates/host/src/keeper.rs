@@ -26,8 +26,7 @@ use crate::daemon::Daemon;
 use crate::notify::Listeners;
 use crate::protocol::{News, Request, RunKey, SpawnOrder, VERSION};
 use crate::runs::{Event, Known, Runs};
-use crate::standing::release_memory;
-use crate::standing::{Notice, Standing};
+use crate::standing::{Notice, Standing, release_memory};
 use crate::turns::Turns;
 use crate::wait;
 
