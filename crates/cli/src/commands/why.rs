@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::time::Duration;
 
+use defib_core::span::Shown;
 use defib_core::{Class, State};
 use defib_daemon::wire::{AgentStatus, LedgerLine};
 use jiff::Timestamp;
@@ -206,7 +208,10 @@ fn decision(event: &Value) -> Option<String> {
         "crashed-out" => "no more automatic restarts".to_owned(),
         "halted" => format!("halt: {} has to be put right", event["reason"].as_str()?),
         "wait-started" => match event["wait_ms"].as_u64() {
-            Some(ms) => format!("wait {} s for {}", ms / 1000, event["reason"].as_str()?),
+            Some(ms) => {
+                let span = Shown(Duration::from_secs(ms.div_ceil(1000)));
+                format!("wait {span} for {}", event["reason"].as_str()?)
+            }
             None => format!("wait for {}", event["reason"].as_str()?),
         },
         "escalated" => "the failure is passed up".to_owned(),
