@@ -233,9 +233,16 @@ impl Field {
         let base = root.join("target/planted");
         let field = Field { tree: base.join("tree"), target: base.join("target") };
         let _ = fs::remove_dir_all(&field.tree);
-        for part in
-            ["Cargo.toml", "Cargo.lock", "crates", "sim", "tests", "xtask", "docs/generated"]
-        {
+        for part in [
+            "Cargo.toml",
+            "Cargo.lock",
+            "bench",
+            "crates",
+            "sim",
+            "tests",
+            "xtask",
+            "docs/generated",
+        ] {
             copy(&root.join(part), &field.tree.join(part))
                 .map_err(|error| format!("cannot copy {part}: {error}"))?;
         }

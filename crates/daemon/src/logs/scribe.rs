@@ -18,7 +18,7 @@ use defib_core::{Name, RunId};
 use defib_host::clock::now;
 use defib_host::output::{Moved, read_some};
 use defib_host::wake::Waker;
-use rustix::event::{Timespec, epoll};
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 use super::segment::{Rotation, SegmentWriter};
@@ -29,6 +29,13 @@ use crate::terminal::Terminals;
 const TAIL: usize = 64 << 10;
 /// How long a terminal has been quiet when it is looked at for a prompt.
 const QUIET: Duration = Duration::from_secs(2);
+/// How long those who write little at a time and without pause are left to it, so that it is moved in
+/// larger portions. It is far from filling a pipe.
+const BREATH: Timespec = Timespec { tv_sec: 0, tv_nsec: 300_000 };
+/// Less than this at a time is little.
+const LITTLE: usize = 64 << 10;
+/// Whoever writes again this soon writes without pause.
+const SOON: Duration = Duration::from_millis(1);
 /// The eventfd's key in the epoll set; no agent has it.
 const WAKE: u64 = u64::MAX;
 
@@ -101,6 +108,7 @@ impl Scribe {
             wake: wake.clone(),
             inbox,
             next_key: 0,
+            last_moved: Instant::now(),
             sources: BTreeMap::new(),
             logs: BTreeMap::new(),
             grew: Box::new(grew),
@@ -180,6 +188,8 @@ struct Desk {
     wake: Arc<Waker>,
     inbox: Receiver<Order>,
     next_key: u64,
+    /// When something was last moved to a log.
+    last_moved: Instant,
     sources: BTreeMap<u64, Source>,
     logs: BTreeMap<Name, Log>,
     grew: Box<dyn Fn(&Name) + Send>,
@@ -197,12 +207,13 @@ impl Desk {
                 // Interrupted: nothing has happened yet.
                 continue;
             }
+            let mut moved = 0;
             for event in &events {
                 match event.data.u64() {
                     WAKE => {
                         let _ = self.wake.taken();
                     }
-                    key => self.capture(key),
+                    key => moved += self.capture(key),
                 }
                 // Whoever has died does not wait behind those who write much.
                 while let Ok(order) = self.inbox.try_recv() {
@@ -210,7 +221,22 @@ impl Desk {
                 }
             }
             self.look_at_quiet_terminals();
+            self.take_breath(moved);
         }
+    }
+
+    /// Lets those who write in a hurry get ahead a little. An order ends that at once.
+    fn take_breath(&mut self, moved: usize) {
+        if moved == 0 {
+            return;
+        }
+        let in_a_hurry = self.last_moved.elapsed() < SOON;
+        if in_a_hurry && moved < LITTLE {
+            let mut wake = [PollFd::new(&*self.wake, PollFlags::IN)];
+            // An interruption is as good as the end of it.
+            let _ = poll(&mut wake, Some(&BREATH));
+        }
+        self.last_moved = Instant::now();
     }
 
     /// How long until a terminal has been quiet for long enough to be looked at.
@@ -295,12 +321,12 @@ impl Desk {
         tail.unwrap_or_default()
     }
 
-    /// Moves what a source has to its agent's log.
-    fn capture(&mut self, key: u64) {
-        let Some(source) = self.sources.get_mut(&key) else { return };
-        let Some(log) = self.logs.get_mut(&source.agent) else { return };
+    /// Moves what a source has to its agent's log. Says how much that was.
+    fn capture(&mut self, key: u64) -> usize {
+        let Some(source) = self.sources.get_mut(&key) else { return 0 };
+        let Some(log) = self.logs.get_mut(&source.agent) else { return 0 };
         match log.take_from(&self.home, source, &self.terminals) {
-            Ok(Moved::Bytes(_)) => {
+            Ok(Moved::Bytes(bytes)) => {
                 if std::mem::take(&mut source.listened_for) {
                     let (agent, run) = (source.agent.clone(), source.run);
                     (self.tell)(ScribeEvent::Spoke { agent, run });
@@ -314,11 +340,13 @@ impl Desk {
                 }
                 self.activity.note(&source.agent, now().wall);
                 (self.grew)(&source.agent);
+                return bytes;
             }
             Ok(Moved::WouldBlock) => {}
             Ok(Moved::End) => self.detach(key),
             Err(error) => self.throw_away(key, &error),
         }
+        0
     }
 
     /// The log cannot be written: the output is read and lost, so that the agent can go on.
