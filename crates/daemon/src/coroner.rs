@@ -24,7 +24,7 @@ const LINES: usize = 64 << 10;
 
 /// What is known of a death without looking at what was written.
 #[derive(Debug, Clone)]
-pub(crate) struct File {
+pub(crate) struct CaseFile {
     pub(crate) key: RunKey,
     pub(crate) status: Status,
     pub(crate) oom: bool,
@@ -45,7 +45,7 @@ pub(crate) struct Examined {
 /// The way to the coroner.
 #[derive(Clone)]
 pub(crate) struct Coroner {
-    long: Sender<(File, Vec<u8>)>,
+    long: Sender<(CaseFile, Vec<u8>)>,
     tell: Arc<dyn Fn(Examined) + Send + Sync>,
 }
 
@@ -64,7 +64,7 @@ impl Coroner {
     }
 
     /// Examines a death by the last bytes that the run wrote.
-    pub(crate) fn take(&self, file: File, tail: Vec<u8>) {
+    pub(crate) fn take(&self, file: CaseFile, tail: Vec<u8>) {
         if tail.len() <= SHORT {
             (self.tell)(examine(file, tail));
         } else {
@@ -74,7 +74,7 @@ impl Coroner {
     }
 }
 
-impl File {
+impl CaseFile {
     /// How much of what the run wrote is worth reading.
     pub(crate) const fn most(&self) -> usize {
         match self.kind {
@@ -84,8 +84,8 @@ impl File {
     }
 }
 
-fn examine(file: File, tail: Vec<u8>) -> Examined {
-    let File { key, status, oom, died: now, kind, policy, rules } = file;
+fn examine(file: CaseFile, tail: Vec<u8>) -> Examined {
+    let CaseFile { key, status, oom, died: now, kind, policy, rules } = file;
     let zone = TimeZone::system();
     let exit_codes = &policy.exit_codes;
     let case = Case { kind, status, oom, tail: &tail, now, zone: &zone, exit_codes };

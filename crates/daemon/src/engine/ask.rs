@@ -367,7 +367,7 @@ impl Engine {
     /// The agent that a name means; `project/name` is understood too.
     pub(super) fn find(&self, name: &str) -> Result<AgentId, Failed> {
         let bare = name.rsplit('/').next().unwrap_or(name);
-        let found = Name::parse(bare).ok().and_then(|name| self.agent_id(&name));
+        let found = Name::parse(bare).ok().and_then(|name| self.supervisor.agent(&name));
         found.ok_or_else(|| {
             let known: Vec<&str> =
                 self.supervisor.declared().map(|(_, n)| n.as_str()).take(8).collect();

@@ -14,7 +14,7 @@ use defib_host::clock::now;
 use defib_host::protocol::{How, Request, RunEnd, RunKey};
 
 use super::Engine;
-use crate::coroner::{Examined, File, kind_of};
+use crate::coroner::{CaseFile, Examined, kind_of};
 
 /// How long the last of a run's output is waited for.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -48,19 +48,19 @@ impl Engine {
             self.pids.remove(&key.agent);
         }
         let now = now();
-        let file = self.file(key, status, end.oom, now.wall);
+        let file = self.case_file(key, status, end.oom, now.wall);
         self.dying.push(Dying { key: key.clone(), status, end, give_up: now.mono + PATIENCE });
         let (coroner, most) = (self.coroner.clone(), file.most());
         let RunKey { agent, run } = key.clone();
         self.scribe.close(agent, run, most, move |tail| coroner.take(file, tail));
     }
 
-    fn file(&self, key: &RunKey, status: Status, oom: bool, died: Wall) -> File {
+    fn case_file(&self, key: &RunKey, status: Status, oom: bool, died: Wall) -> CaseFile {
         let recipe = self.recipe(&key.agent);
         let kind = recipe.map_or(Kind::Generic, |(_, agent)| kind_of(agent));
         let policy = self.supervisor.known(&key.agent).map(|id| self.supervisor.shared_policy(id));
         let rules = recipe.and_then(|(project, _)| self.rules.get(&project.config.project));
-        File {
+        CaseFile {
             key: key.clone(),
             status,
             oom,

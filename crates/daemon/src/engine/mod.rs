@@ -18,14 +18,13 @@ mod timetable;
 mod vigil;
 
 use death::Dying;
+use money::Money;
 use session::Sessions;
 use timetable::Timetable;
 use vigil::Liveness;
 
 pub(crate) use ask::{Answer, Ask};
 pub(crate) use start::Setup;
-
-use money::Money;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::ErrorKind;
@@ -37,7 +36,7 @@ use std::time::Duration;
 
 use defib_autopsy::Autopsy;
 use defib_core::run::Status;
-use defib_core::{AgentId, Effect, Input, Name, Outbox, RunId, Supervisor, View};
+use defib_core::{Effect, Input, Name, Outbox, RunId, Supervisor, View};
 use defib_history::{Event, History, HistoryError, Intent};
 use defib_host::clock::{BootTimer, ClockSteps, now};
 use defib_host::protocol::{News, Request, RunKey, Stage};
@@ -353,10 +352,6 @@ impl Engine {
         // Whatever is not on disk by then is in the journal.
         let _ = self.history.flush(Duration::from_secs(5));
         std::process::exit(0);
-    }
-
-    fn agent_id(&self, name: &Name) -> Option<AgentId> {
-        self.supervisor.agent(name)
     }
 }
 

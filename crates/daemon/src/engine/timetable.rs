@@ -55,8 +55,7 @@ impl Timetable {
 impl Engine {
     /// Works out every tick anew: what is declared has changed, or the clock.
     pub(super) fn plan_ticks(&mut self) {
-        let Now { mono, wall: now } = now();
-        self.timetable.tidy_at = Some(mono + TIDY);
+        let now = now().wall;
         let agents = self
             .projects
             .values()
@@ -67,6 +66,11 @@ impl Engine {
                 Some((agent.name.clone(), next_tick(project, agent, now)?))
             })
             .collect();
+    }
+
+    /// What is declared has changed: what that took is given back when it is over.
+    pub(super) fn tidy_soon(&mut self) {
+        self.timetable.tidy_at = Some(now().mono + TIDY);
     }
 
     /// When something here has to be looked at again.
