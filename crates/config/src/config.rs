@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use defib_core::class::Class;
@@ -19,6 +20,9 @@ use defib_core::topology::Strategy;
 use serde::{Deserialize, Serialize};
 
 pub use crate::words::{AgentKind, Burn, Event, Leftovers, ReadyBy};
+
+/// So many different policies are looked for; where every agent has its own, there is nothing to share.
+const MOST_SHARED: usize = 16;
 
 /// Everything a `defib.toml` says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -58,6 +62,23 @@ impl Config {
         }
         agents
     }
+
+    /// Takes no more memory than it needs: a thousand agents seldom have more than a few policies,
+    /// and those that are equal are shared.
+    pub fn compact(&mut self) {
+        self.agents.shrink_to_fit();
+        let mut known: Vec<Arc<Policy>> = Vec::new();
+        for agent in &mut self.agents {
+            if let Command::Words(words) = &mut agent.command {
+                words.shrink_to_fit();
+            }
+            match known.iter().find(|known| **known == agent.policy) {
+                Some(known) => agent.policy = known.clone(),
+                None if known.len() < MOST_SHARED => known.push(agent.policy.clone()),
+                None => {}
+            }
+        }
+    }
 }
 
 /// One agent, with its defaults and its rule set already applied.
@@ -67,8 +88,8 @@ pub struct Agent {
     pub name: Name,
     /// The rule set its policy started from.
     pub preset: Preset,
-    /// What decides about its deaths.
-    pub policy: Policy,
+    /// What decides about its deaths; agents that are treated alike share it.
+    pub policy: Arc<Policy>,
     /// What is run.
     pub command: Command,
     /// Where it is run, if not in the file's folder.

@@ -24,7 +24,7 @@ fn agent(defaults: &str, own: &str) -> Agent {
 }
 
 fn policy(defaults: &str, own: &str) -> Policy {
-    agent(defaults, own).policy
+    (*agent(defaults, own).policy).clone()
 }
 
 #[test]

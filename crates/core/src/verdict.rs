@@ -132,6 +132,8 @@ impl Counters {
         }
         let mut kept: Vec<(Limit, Tally)> =
             old.iter().copied().zip(self.tallies.drain(..)).collect();
+        // There are as many agents as there are; none of them needs room for limits it has not.
+        self.tallies.reserve_exact(new.len());
         self.tallies.extend(new.iter().map(|limit| {
             match kept.iter().position(|(known, _)| known == limit) {
                 Some(at) => kept.swap_remove(at).1,

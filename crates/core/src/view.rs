@@ -3,6 +3,7 @@
 //! Status, dashboard, metrics and notifications look at a [`View`], live or replayed from history;
 //! both are the same fold, so no rule is written twice. A view knows nothing but records.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use core::time::Duration;
 
@@ -37,7 +38,7 @@ pub struct AgentView {
     /// When its run began, while it has one.
     pub started: Option<Now>,
     /// Its last death.
-    pub last_death: Option<LastDeath>,
+    pub last_death: Option<Box<LastDeath>>,
     /// When its last counted deaths were, oldest first.
     counted: [Option<Mono>; FLAPPING_DEATHS],
 }
@@ -60,7 +61,7 @@ pub struct LastDeath {
     /// How long the run lived.
     pub ran: Duration,
     /// The line or field that decided the class.
-    pub evidence: Option<alloc::boxed::Box<str>>,
+    pub evidence: Option<Box<str>>,
 }
 
 impl AgentView {
@@ -133,7 +134,7 @@ impl AgentView {
                     self.counted.rotate_left(1);
                     self.counted[FLAPPING_DEATHS - 1] = Some(at.mono);
                 }
-                self.last_death = Some(LastDeath {
+                self.last_death = Some(Box::new(LastDeath {
                     at,
                     run: record.run,
                     class: *class,
@@ -142,7 +143,7 @@ impl AgentView {
                     signal: *signal,
                     ran: ran_s.0,
                     evidence: evidence.clone(),
-                });
+                }));
             }
             What::StopRequested { .. } if self.started.is_some() => {
                 self.be(State::Stopping, None);

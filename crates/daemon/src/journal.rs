@@ -15,6 +15,9 @@ use serde::{Deserialize, Serialize};
 /// Past this size the journal is set aside, and goes when the history has everything in it.
 const FULL: u64 = 4 << 20;
 
+/// Room for what is usually written at once; a burst gives the rest back.
+const USUAL: usize = 16 << 10;
+
 /// An event with what `events --json` does not show.
 #[derive(Serialize, Deserialize)]
 struct Line {
@@ -125,6 +128,7 @@ impl Journal {
         let result = self.file.write_all(&self.buffer);
         self.size += self.buffer.len() as u64;
         self.buffer.clear();
+        self.buffer.shrink_to(USUAL);
         if result.is_err() {
             // What was written by halves must not swallow the next line.
             self.buffer.push(b'\n');

@@ -50,6 +50,7 @@ pub struct DaemonOptions {
 /// Is the daemon, until it is told to end.
 pub fn run(options: DaemonOptions) -> io::Result<()> {
     let DaemonOptions { home, keeper, listener, awaits_up } = options;
+    defib_host::settle_allocator();
     // Each agent holds a descriptor here; the keeper has given us the limit that agents get.
     defib_host::raise_descriptor_limit();
     let path = home.join("history.db");

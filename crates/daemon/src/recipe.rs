@@ -77,7 +77,9 @@ impl Project {
     /// What was packed.
     pub(crate) fn unpacked(bytes: &[u8]) -> Option<Project> {
         let text = lz4_flex::decompress_size_prepended(bytes).ok()?;
-        serde_json::from_slice(&text).ok()
+        let mut project: Project = serde_json::from_slice(&text).ok()?;
+        project.config.compact();
+        Some(project)
     }
 
     /// The agents for the core, in the order of the file.
@@ -103,14 +105,14 @@ impl Project {
         let mut policy = agent.policy.clone();
         match self.mode {
             Mode::Continuous => {}
-            Mode::Once => policy.mode = RestartMode::Never,
-            Mode::Dev => policy.start_gap = std::time::Duration::ZERO,
+            Mode::Once => Arc::make_mut(&mut policy).mode = RestartMode::Never,
+            Mode::Dev => Arc::make_mut(&mut policy).start_gap = std::time::Duration::ZERO,
         }
         let after = agent.after.iter().flat_map(|name| self.config.agents_of(name));
         AgentSpec {
             name: agent.name.clone(),
             project: self.config.project.clone(),
-            policy: Arc::new(policy),
+            policy,
             after: after.cloned().collect(),
             strategy: None,
             account: agent.account.as_deref().map(Arc::from),

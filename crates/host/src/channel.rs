@@ -30,6 +30,8 @@ const HEADER: usize = 5;
 const BUFFER: usize = 16 << 10;
 /// Small frames are sent together, but not so many that the first waits for the last.
 const PARCEL: usize = 32 << 10;
+/// A queue that has had room for more than this gives it back.
+const MANY_PARCELS: usize = 64;
 /// More descriptors than this without frames that take them is not a mistake any more.
 const MAX_WAITING: usize = 64;
 
@@ -177,6 +179,9 @@ impl<Out: Serialize, In: DeserializeOwned> Channel<Out, In> {
                 self.outbox.pop_front();
             }
         }
+        if self.outbox.capacity() > MANY_PARCELS {
+            self.outbox = VecDeque::new();
+        }
         Ok(Flushed::All)
     }
 
@@ -283,7 +288,7 @@ impl<Out, In> AsFd for Channel<Out, In> {
 }
 
 /// A message is written behind what is there.
-struct Tail<'a>(&'a mut Vec<u8>);
+pub(crate) struct Tail<'a>(pub(crate) &'a mut Vec<u8>);
 
 impl Extend<u8> for Tail<'_> {
     fn extend<T: IntoIterator<Item = u8>>(&mut self, bytes: T) {

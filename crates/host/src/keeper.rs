@@ -23,10 +23,11 @@ use rustix::time::Timespec;
 use crate::cgroup::Cgroups;
 use crate::child::{Fault, Launcher};
 use crate::daemon::Daemon;
+use crate::footprint::{release_code, release_memory, settle_allocator};
 use crate::notify::Listeners;
 use crate::protocol::{News, Request, RunKey, SpawnOrder, VERSION};
 use crate::runs::{Event, Known, Runs};
-use crate::standing::{Notice, Standing, release_memory};
+use crate::standing::{Notice, Standing};
 use crate::turns::Turns;
 use crate::wait;
 
@@ -62,6 +63,7 @@ const LONGEST_END: Duration = Duration::from_secs(10);
 /// # Errors
 /// If signals or descriptors cannot be had at all. Then nothing was started.
 pub fn run(options: KeeperOptions) -> io::Result<ExitCode> {
+    settle_allocator();
     if let Some(log) = &options.log {
         rustix::stdio::dup2_stderr(log)?;
     }
@@ -85,6 +87,7 @@ pub fn run(options: KeeperOptions) -> io::Result<ExitCode> {
         closes_with_daemon: false,
         ending: None,
     };
+    release_code();
     loop {
         if let Some(code) = keeper.turn() {
             keeper.runs.remove_cgroups();
@@ -99,7 +102,7 @@ struct Keeper {
     launcher: Launcher,
     daemon: Daemon,
     runs: Runs,
-    kept: BTreeMap<String, Vec<u8>>,
+    kept: BTreeMap<Box<str>, Box<[u8]>>,
     /// Spawns that were asked for and not yet done.
     turns: Turns,
     /// How many were spawned since nobody waited for it.
@@ -201,7 +204,7 @@ impl Keeper {
         let welcome = News::Welcome { version: VERSION, keeper_pid, daemons_before };
         self.daemon.tell(&welcome, None);
         for (key, bytes) in &self.kept {
-            let news = News::Kept { key: key.clone(), bytes: bytes.clone() };
+            let news = News::Kept { key: key.to_string(), bytes: bytes.to_vec() };
             self.daemon.tell(&news, None);
         }
         for (agent, path, socket) in self.listeners.all() {
@@ -309,9 +312,9 @@ impl Keeper {
 
     fn keep(&mut self, key: String, bytes: Vec<u8>) {
         if bytes.is_empty() {
-            self.kept.remove(&key);
+            self.kept.remove(key.as_str());
         } else {
-            self.kept.insert(key, bytes);
+            self.kept.insert(key.into(), bytes.into());
         }
     }
 

@@ -26,6 +26,7 @@ mod child;
 pub mod clock;
 mod daemon;
 mod descent;
+mod footprint;
 pub mod home;
 mod inherited;
 mod keeper;
@@ -45,9 +46,10 @@ pub mod wake;
 pub use channel::{Channel, ChannelError, Flushed, MAX_DESCRIPTORS};
 pub use daemon::{KEEPER_FD, LISTENER_FD, inherited};
 pub use descent::{HOME_KEY, RUN_KEY, Swept, is_of_run, sweep};
+pub use footprint::{release_memory, settle_allocator};
 pub use inherited::close_inherited;
 pub use keeper::{KeeperOptions, run};
-pub use standing::{raise_descriptor_limit, release_memory};
+pub use standing::raise_descriptor_limit;
 
 /// One line on standard error, or none: a keeper does not wait for somebody to read.
 fn say(text: &str) {

@@ -84,7 +84,8 @@ pub(crate) enum Event {
 /// All of them.
 pub(crate) struct Runs {
     cgroups: Option<Cgroups>,
-    live: BTreeMap<Name, Run>,
+    /// Each in a place of its own: a tree's nodes are a third empty.
+    live: BTreeMap<Name, Box<Run>>,
     names: HashMap<Pid, Name>,
     ending: BTreeSet<Name>,
     look: Option<Instant>,
@@ -140,7 +141,7 @@ impl Runs {
     }
 
     pub(crate) fn live(&self) -> impl Iterator<Item = &Run> {
-        self.live.values()
+        self.live.values().map(|run| &**run)
     }
 
     /// In the order in which they ended.
@@ -199,7 +200,7 @@ impl Runs {
         let agent = order.key.agent.clone();
         self.names.insert(child.pid, agent.clone());
         self.highest.insert(agent.clone(), order.key.run);
-        let run = Run {
+        let run = Box::new(Run {
             key: order.key,
             child,
             output: output.ours,
@@ -210,7 +211,7 @@ impl Runs {
             bound,
             end: None,
             ending: None,
-        };
+        });
         Ok(self.live.entry(agent).or_insert(run))
     }
 

@@ -87,16 +87,6 @@ pub fn raise_descriptor_limit() {
 }
 
 /// Says what it was if it was changed.
-/// Gives back to the system what was allocated and is no longer used. Worth it after something large
-/// that does not come again soon.
-pub fn release_memory() {
-    #[cfg(target_env = "gnu")]
-    // SAFETY: it takes a number, and touches only memory that nobody has allocated.
-    unsafe {
-        libc::malloc_trim(0);
-    }
-}
-
 fn lower_oom_score() -> Option<String> {
     const FILE: &str = "/proc/self/oom_score_adj";
     let before = std::fs::read_to_string(FILE).ok()?.trim().to_owned();

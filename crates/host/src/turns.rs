@@ -4,18 +4,30 @@
 //! spawned longest ago comes first: then agents that crash at once, over and over, stand in line behind
 //! one that has lived and now died. Nobody waits for ever, because whoever has had a turn goes behind
 //! all who wait.
+//!
+//! Where a crowd waits, its orders are packed into one piece of memory, which goes back to the system
+//! when the crowd has gone. As they are, a thousand orders would leave their strings' holes all over
+//! the keeper's memory.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use defib_core::Name;
 
+use crate::channel::Tail;
 use crate::protocol::SpawnOrder;
+
+/// So many wait as they are.
+const CROWD: usize = 32;
 
 /// Orders that were given and not yet carried out.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
     /// By when their agents were last spawned.
-    waiting: BTreeMap<Turn, SpawnOrder>,
+    waiting: BTreeMap<Turn, (Name, Waiting)>,
+    /// Where orders are that are packed; those that were taken since leave gaps.
+    packed: Vec<u8>,
+    gaps: usize,
     turn_of: BTreeMap<Name, Turn>,
     /// Counts turns: what is asked is what came before what, not when.
     count: u64,
@@ -29,6 +41,13 @@ struct Turn {
     asked: u64,
 }
 
+/// An order that waits.
+#[derive(Debug)]
+enum Waiting {
+    Whole(Box<SpawnOrder>),
+    Packed(Range<usize>),
+}
+
 impl Turns {
     /// Takes an order. An agent has one at a time: gives back an earlier one, to be dealt with first.
     pub(crate) fn ask(&mut self, order: SpawnOrder) -> Option<SpawnOrder> {
@@ -37,23 +56,67 @@ impl Turns {
         self.count += 1;
         let last = self.last.get(&agent).copied().unwrap_or(self.count);
         let turn = Turn { last, asked: self.count };
-        self.turn_of.insert(agent, turn);
-        self.waiting.insert(turn, order);
+        self.turn_of.insert(agent.clone(), turn);
+        let waiting = if self.waiting.len() < CROWD {
+            Waiting::Whole(Box::new(order))
+        } else {
+            self.pack(order)
+        };
+        self.waiting.insert(turn, (agent, waiting));
         earlier
+    }
+
+    fn pack(&mut self, order: SpawnOrder) -> Waiting {
+        if self.gaps > self.packed.len() / 2 {
+            self.close_gaps();
+        }
+        let begin = self.packed.len();
+        match postcard::to_extend(&order, Tail(&mut self.packed)) {
+            Ok(_) => Waiting::Packed(begin..self.packed.len()),
+            // Nothing that came as such a message fails to be one.
+            Err(_) => Waiting::Whole(Box::new(order)),
+        }
+    }
+
+    fn unpack(&mut self, waiting: Waiting) -> Option<SpawnOrder> {
+        let order = match waiting {
+            Waiting::Whole(order) => Some(*order),
+            Waiting::Packed(place) => {
+                self.gaps += place.len();
+                postcard::from_bytes(self.packed.get(place)?).ok()
+            }
+        };
+        if self.waiting.is_empty() {
+            (self.packed, self.gaps) = (Vec::new(), 0);
+        }
+        order
+    }
+
+    /// A crowd that never goes must not take more and more room.
+    fn close_gaps(&mut self) {
+        let mut closed = Vec::new();
+        for (_, waiting) in self.waiting.values_mut() {
+            if let Waiting::Packed(place) = waiting {
+                let begin = closed.len();
+                closed.extend_from_slice(self.packed.get(place.clone()).unwrap_or_default());
+                *place = begin..closed.len();
+            }
+        }
+        (self.packed, self.gaps) = (closed, 0);
     }
 
     /// The order whose turn it is.
     pub(crate) fn next(&mut self) -> Option<SpawnOrder> {
-        let agent = self.waiting.first_key_value()?.1.key.agent.clone();
+        let agent = self.waiting.first_key_value()?.1.0.clone();
         self.take(&agent)
     }
 
     /// This agent's order, out of turn: there is something to be done that comes after it.
     pub(crate) fn take(&mut self, agent: &Name) -> Option<SpawnOrder> {
-        let order = self.waiting.remove(&self.turn_of.remove(agent)?)?;
+        let (agent, waiting) = self.waiting.remove(&self.turn_of.remove(agent)?)?;
         self.count += 1;
-        self.last.insert(agent.clone(), self.count);
-        Some(order)
+        self.last.insert(agent, self.count);
+        self.unpack(waiting)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -133,5 +196,41 @@ mod tests {
         assert!(turns.take(&Name::parse("a").unwrap()).is_none());
         assert_eq!(next(&mut turns), "b");
         assert!(turns.is_empty());
+    }
+
+    #[test]
+    fn a_crowd_s_orders_come_out_as_they_went_in_and_leave_nothing_behind() {
+        let mut turns = Turns::default();
+        let mut given = Vec::new();
+        for number in 0..3 * CROWD as u64 {
+            let mut order = order(&format!("agent-{number:03}"), number);
+            order.env = vec![("N".to_owned(), number.to_string())];
+            given.push(order.clone());
+            turns.ask(order);
+        }
+        let out_of_turn = turns.take(&given[2 * CROWD].key.agent);
+        assert_eq!(out_of_turn.as_ref(), Some(&given.remove(2 * CROWD)));
+        let taken: Vec<SpawnOrder> = std::iter::from_fn(|| turns.next()).collect();
+        assert_eq!(taken, given);
+        assert_eq!((turns.is_empty(), turns.packed.capacity()), (true, 0));
+    }
+
+    #[test]
+    fn a_crowd_that_never_goes_takes_no_more_room_than_it_needs() {
+        let mut turns = Turns::default();
+        let names: Vec<String> = (0..4 * CROWD).map(|number| format!("loop-{number}")).collect();
+        for name in &names {
+            turns.ask(order(name, 1));
+        }
+        let needed = turns.packed.len();
+        for run in 2..100 {
+            for name in &names {
+                let taken = turns.next().map(|order| order.key);
+                let expected = RunKey { agent: Name::parse(name).unwrap(), run: RunId(run - 1) };
+                assert_eq!(taken, Some(expected));
+                turns.ask(order(name, run));
+            }
+        }
+        assert!(turns.packed.len() <= 4 * needed, "{} for {needed}", turns.packed.len());
     }
 }

@@ -165,7 +165,8 @@ impl Simulate {
         };
         let max_total_restarts = config.supervisor.max_total_restarts;
         let agent = config.agents.swap_remove(at);
-        let (name, preset, policy) = (agent.name, agent.preset, self.without_jitter(agent.policy));
+        let (name, preset, policy) =
+            (agent.name, agent.preset, self.without_jitter((*agent.policy).clone()));
         Ok(Subject { name, preset, policy, max_total_restarts })
     }
 

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use defib_core::policy::{Ready, Trigger};
@@ -50,7 +51,7 @@ pub(super) fn agent(
     Some(Agent {
         name: name.name.clone(),
         preset,
-        policy,
+        policy: Arc::new(policy),
         command: command?,
         cwd: path(own, "cwd"),
         env: env(own),

@@ -128,7 +128,7 @@ impl Engine {
             key: key.clone(),
             pid,
             file: file.filter(|_| beats),
-            hang: hang.map(|span| (span, crate::logs::folder(&self.home, &key.agent))),
+            hang: hang.map(|span| Box::new((span, crate::logs::folder(&self.home, &key.agent)))),
         });
     }
 

@@ -64,7 +64,7 @@ pub(crate) struct Watch {
     /// The file whose touch is a beat, where beats matter.
     pub(crate) file: Option<PathBuf>,
     /// The longest time without any activity, and the folder of its log.
-    pub(crate) hang: Option<(Duration, PathBuf)>,
+    pub(crate) hang: Option<Box<(Duration, PathBuf)>>,
 }
 
 /// The way to the vigil.
@@ -187,7 +187,7 @@ struct Attended {
     last_beat: Option<Mono>,
     /// Whether another came too soon after that one, and is handed on later.
     held_back: bool,
-    sampled: Option<Sample>,
+    sampled: Option<Box<Sample>>,
 }
 
 /// What a run had done when it was last looked at.
@@ -366,14 +366,14 @@ impl Attended {
 
     /// When to look again whether it does anything.
     fn next_sample(&self) -> Option<Mono> {
-        let (silent_for, _) = self.watch.hang.as_ref()?;
+        let (silent_for, _) = self.watch.hang.as_deref()?;
         let gap = (*silent_for / 4).max(SAMPLE_GAP);
         Some(self.sampled.as_ref().map_or(Mono::ZERO, |sample| sample.at + gap))
     }
 
     /// Whether it did anything since it was last looked at.
     fn has_moved(&mut self, now: Mono) -> bool {
-        let Some((_, folder)) = &self.watch.hang else { return false };
+        let Some((_, folder)) = self.watch.hang.as_deref() else { return false };
         let RunKey { agent, run } = &self.watch.key;
         let sample = Sample {
             at: now,
@@ -381,7 +381,7 @@ impl Attended {
             written: crate::logs::last_written(folder),
         };
         let moved = self.sampled.as_ref().is_none_or(|last| has_moved(last, &sample));
-        self.sampled = Some(sample);
+        self.sampled = Some(Box::new(sample));
         moved
     }
 }

@@ -175,7 +175,7 @@ impl Source {
 
 /// An agent's log, and where its present run began.
 struct Log {
-    writer: Option<SegmentWriter>,
+    writer: Option<Box<SegmentWriter>>,
     start: Place,
     rotation: Rotation,
 }
@@ -424,9 +424,10 @@ impl Desk {
 impl Log {
     fn writer(&mut self, home: &std::path::Path, agent: &Name) -> Option<&mut SegmentWriter> {
         if self.writer.is_none() {
-            self.writer = SegmentWriter::open(&folder(home, agent), self.rotation).ok();
+            self.writer =
+                SegmentWriter::open(&folder(home, agent), self.rotation).ok().map(Box::new);
         }
-        self.writer.as_mut()
+        self.writer.as_deref_mut()
     }
 
     fn take_from(
@@ -436,7 +437,8 @@ impl Log {
         terminals: &Terminals,
     ) -> io::Result<Moved> {
         if self.writer.is_none() {
-            self.writer = Some(SegmentWriter::open(&folder(home, &source.agent), self.rotation)?);
+            let writer = SegmentWriter::open(&folder(home, &source.agent), self.rotation)?;
+            self.writer = Some(Box::new(writer));
         }
         let Some(writer) = self.writer.as_mut() else { return Ok(Moved::WouldBlock) };
         if !source.terminal {
