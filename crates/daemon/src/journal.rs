@@ -4,13 +4,16 @@
 //! event is therefore written to this file first, with one write that the kernel keeps whatever
 //! becomes of us. The next daemon hands to the history what it does not have.
 
+use std::borrow::Cow;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use defib_core::{Name, RunId};
 use defib_history::Event;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 /// Past this size the journal is set aside, and goes when the history has everything in it.
 const FULL: u64 = 4 << 20;
@@ -18,18 +21,18 @@ const FULL: u64 = 4 << 20;
 /// Room for what is usually written at once; a burst gives the rest back.
 const USUAL: usize = 16 << 10;
 
-/// An event with what `events --json` does not show.
+/// An event with what `events --json` does not show. What is written is borrowed, what is read owned.
 #[derive(Serialize, Deserialize)]
-struct Line {
+struct Line<'a> {
     mono_ns: u64,
-    boot: String,
-    project: Option<defib_core::Name>,
+    boot: Cow<'a, str>,
+    project: Cow<'a, Option<Name>>,
     at_ms: i64,
     seq: u64,
-    agent: Option<defib_core::Name>,
-    run: Option<defib_core::RunId>,
-    kind: String,
-    body: serde_json::Map<String, serde_json::Value>,
+    agent: Cow<'a, Option<Name>>,
+    run: Option<RunId>,
+    kind: Cow<'a, str>,
+    body: Cow<'a, Map<String, Value>>,
 }
 
 /// The journal, open for writing.
@@ -106,14 +109,14 @@ impl Journal {
     pub(crate) fn push(&mut self, event: &Event) {
         let line = Line {
             mono_ns: event.mono.as_nanos(),
-            boot: event.boot.to_string(),
-            project: event.project.clone(),
+            boot: Cow::Borrowed(&event.boot),
+            project: Cow::Borrowed(&event.project),
             at_ms: event.at.as_millis(),
             seq: event.seq,
-            agent: event.agent.clone(),
+            agent: Cow::Borrowed(&event.agent),
             run: event.run,
-            kind: event.kind.clone(),
-            body: event.body.clone(),
+            kind: Cow::Borrowed(&event.kind),
+            body: Cow::Borrowed(&event.body),
         };
         // Writing to memory does not fail, and the line has nothing that JSON does not know.
         let _ = serde_json::to_writer(&mut self.buffer, &line);
@@ -152,18 +155,18 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     }
 }
 
-impl Line {
+impl Line<'_> {
     fn into_event(self) -> Event {
         Event {
             seq: self.seq,
             at: defib_core::Wall::from_millis(self.at_ms),
             mono: defib_core::Mono::from_nanos(self.mono_ns),
             boot: self.boot.into(),
-            project: self.project,
-            agent: self.agent,
+            project: self.project.into_owned(),
+            agent: self.agent.into_owned(),
             run: self.run,
-            kind: self.kind,
-            body: self.body,
+            kind: self.kind.into_owned(),
+            body: self.body.into_owned(),
         }
     }
 }

@@ -199,8 +199,9 @@ impl History {
     }
 
     /// Hands over events, in the order of their numbers. Never waits for the disk.
-    pub fn append(&self, events: impl IntoIterator<Item = Event>) {
-        self.account.push(events.into_iter().map(Entry::Event).collect());
+    pub fn append(&self, events: impl IntoIterator<Item = impl Into<Arc<Event>>>) {
+        let events = events.into_iter().map(|event| Entry::Event(event.into()));
+        self.account.push(events.collect());
     }
 
     /// Hands over what was found on a run, after the event of its start. Never waits for the disk.

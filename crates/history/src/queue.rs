@@ -5,6 +5,7 @@
 //! of them, so that the account tells of its own hole where the hole is.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
@@ -22,7 +23,7 @@ pub struct Lost {
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Entry {
-    Event(Event),
+    Event(Arc<Event>),
     PostMortem(PostMortem),
     Gap(Gap),
 }
@@ -165,9 +166,10 @@ impl Gap {
     fn swallow(&mut self, entry: Entry) {
         let (span, events) = match entry {
             Entry::Event(event) => {
-                let Event { seq, mono, at, boot, .. } = event;
-                let now = defib_core::Now { mono, wall: at };
-                (Some((Stamp { seq, now, boot, project: None }, seq)), 1)
+                let Event { seq, mono, at, boot, .. } = &*event;
+                let now = defib_core::Now { mono: *mono, wall: *at };
+                let stamp = Stamp { seq: *seq, now, boot: boot.clone(), project: None };
+                (Some((stamp, *seq)), 1)
             }
             Entry::Gap(gap) => (gap.span, gap.events),
             Entry::PostMortem(_) => return,
@@ -197,7 +199,7 @@ mod tests {
 
     fn event(seq: u64) -> Entry {
         let stamp = Stamp { seq, now: Now::default(), boot: "b".into(), project: None };
-        Entry::Event(Event::new(stamp, "notified", None, None, Map::new()))
+        Entry::Event(Arc::new(Event::new(stamp, "notified", None, None, Map::new())))
     }
 
     fn numbers(entries: &VecDeque<Entry>) -> Vec<String> {

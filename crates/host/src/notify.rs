@@ -6,10 +6,11 @@
 //!
 //! Invariant: a socket is its owner's alone (mode 0600), and at most one agent has a path.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use defib_core::Name;
 use rustix::fs::Mode;
@@ -25,20 +26,22 @@ pub const LONGEST: usize = 4096;
 /// The sockets that the keeper holds.
 #[derive(Debug, Default)]
 pub(crate) struct Listeners {
-    sockets: BTreeMap<Name, (String, OwnedFd)>,
+    sockets: BTreeMap<Name, (Arc<str>, OwnedFd)>,
+    paths: BTreeSet<Arc<str>>,
 }
 
 impl Listeners {
     /// The agent's socket, bound if it is not.
     pub(crate) fn open(&mut self, agent: &Name, path: &str) -> Result<BorrowedFd<'_>, Errno> {
-        let is_held = |(held, _): &(String, OwnedFd)| held == path;
-        if !self.sockets.get(agent).is_some_and(is_held) {
-            if self.sockets.values().any(is_held) {
+        if self.sockets.get(agent).is_none_or(|(held, _)| **held != *path) {
+            if self.paths.contains(path) {
                 return Err(Errno::ADDRINUSE);
             }
             let socket = bind(path)?;
             self.close(agent);
-            self.sockets.insert(agent.clone(), (path.to_owned(), socket));
+            let path: Arc<str> = path.into();
+            self.paths.insert(path.clone());
+            self.sockets.insert(agent.clone(), (path, socket));
         }
         self.sockets.get(agent).map(|(_, socket)| socket.as_fd()).ok_or(Errno::NOENT)
     }
@@ -46,18 +49,19 @@ impl Listeners {
     /// Closes the agent's socket and takes it away.
     pub(crate) fn close(&mut self, agent: &Name) {
         if let Some((path, _)) = self.sockets.remove(agent) {
-            let _ = rustix::fs::unlink(path);
+            self.paths.remove(&path);
+            let _ = rustix::fs::unlink(&*path);
         }
     }
 
     pub(crate) fn close_all(&mut self) {
-        while let Some((_, (path, _))) = self.sockets.pop_first() {
-            let _ = rustix::fs::unlink(path);
+        while let Some((agent, _)) = self.sockets.first_key_value() {
+            self.close(&agent.clone());
         }
     }
 
     pub(crate) fn all(&self) -> impl Iterator<Item = (&Name, &str, BorrowedFd<'_>)> {
-        self.sockets.iter().map(|(agent, (path, socket))| (agent, path.as_str(), socket.as_fd()))
+        self.sockets.iter().map(|(agent, (path, socket))| (agent, &**path, socket.as_fd()))
     }
 }
 

@@ -86,6 +86,12 @@ pub fn raise_descriptor_limit() {
     let _ = rustix::process::setrlimit(Resource::Nofile, raised);
 }
 
+/// How many files this process may have open.
+pub fn descriptor_limit() -> usize {
+    let limit = rustix::process::getrlimit(Resource::Nofile).current;
+    limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX)
+}
+
 /// Says what it was if it was changed.
 fn lower_oom_score() -> Option<String> {
     const FILE: &str = "/proc/self/oom_score_adj";

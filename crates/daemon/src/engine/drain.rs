@@ -19,6 +19,9 @@ use crate::logs::Rotation;
 use crate::notices::{NOTIFIED, notices};
 use crate::recipe::{Project, RunFacts};
 
+/// So many events at once are usual; the room that a burst took is given back.
+const USUAL_EVENTS: usize = 256;
+
 impl Engine {
     /// Writes records down, keeps what a successor must know, gives orders, tells everybody.
     ///
@@ -113,7 +116,7 @@ impl Engine {
     /// Adds an event to what is written and then told.
     fn note(&mut self, event: Event) {
         self.journal.push(&event);
-        self.unpublished.push(event);
+        self.unpublished.push(Arc::new(event));
     }
 
     /// Tells everybody what has been written, once the keeper has it: what a successor does not know
@@ -125,8 +128,9 @@ impl Engine {
         self.history.append(self.unpublished.iter().cloned());
         for event in self.unpublished.drain(..) {
             // Nobody may be listening.
-            let _ = self.handle.events.send(Arc::new(event));
+            let _ = self.handle.events.send(event);
         }
+        self.unpublished.shrink_to(USUAL_EVENTS);
         self.turn_journal();
     }
 

@@ -149,7 +149,7 @@ pub(crate) struct Engine {
     liveness: Liveness,
     seq: u64,
     /// Events that are noted and not yet told.
-    unpublished: Vec<Event>,
+    unpublished: Vec<Arc<Event>>,
     out: Outbox,
     pending: VecDeque<Pending>,
     next_ticket: u64,
@@ -271,7 +271,9 @@ impl Engine {
                 }
             }
             // Its run goes on without: the path that it was told leads nowhere. The next one tries.
-            News::NotListening { agent, errno: _ } => drop(self.liveness.listening.remove(&agent)),
+            News::NotListening { agent, errno: _ } => {
+                self.liveness.sockets.remove(&agent);
+            }
             // These come only at the start of a connection.
             News::Welcome { .. } | News::Held { .. } | News::Kept { .. } | News::AllTold => {}
         }

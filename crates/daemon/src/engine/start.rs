@@ -291,7 +291,7 @@ impl Engine {
         let count = heard.held.len();
         let Inheritance { held, ended, kept, listening, .. } = heard;
         for (agent, path, socket) in listening {
-            self.liveness.listening.insert(agent.clone(), path);
+            self.liveness.sockets.insert(agent.clone(), &path);
             self.liveness.vigil.hold(agent, socket);
         }
         if let Some(bytes) = kept.get("closing") {

@@ -19,7 +19,7 @@ use tokio::task::AbortHandle;
 use super::ask::Ask;
 use super::{Engine, EngineHandle};
 use crate::liveness::{
-    Probed, Shown, Sign, Surroundings, Vigil, Watch, Word, socket_path, watch_probe,
+    Probed, Shown, Sign, Sockets, Surroundings, Vigil, Watch, Word, watch_probe,
 };
 use crate::recipe::RunFacts;
 
@@ -30,7 +30,9 @@ pub(super) struct Liveness {
     runtime: tokio::runtime::Handle,
     probes: BTreeMap<Name, (RunId, AbortHandle)>,
     /// The notify sockets that the keeper was asked for.
-    pub(super) listening: BTreeMap<Name, String>,
+    pub(super) sockets: Sockets,
+    /// Whether it has been said that some agents go without.
+    said_scarce: bool,
     keeper_version: u32,
 }
 
@@ -49,7 +51,8 @@ impl Liveness {
             vigil: Vigil::start(move || waker.wake())?,
             runtime,
             probes: BTreeMap::new(),
-            listening: BTreeMap::new(),
+            sockets: Sockets::default(),
+            said_scarce: false,
             keeper_version,
         })
     }
@@ -202,18 +205,29 @@ impl Engine {
         }
     }
 
-    /// Where an agent's notify socket is. The keeper is asked for it once, before the first run.
+    /// Where an agent's notify socket is. The keeper is asked for it once, before the first run. Among
+    /// very many agents only those have one that cannot do without.
     pub(super) fn notify_socket(&mut self, name: &Name) -> Option<String> {
-        if let Some(path) = self.liveness.listening.get(name) {
-            return Some(path.clone());
+        if let Some(path) = self.liveness.sockets.path_of(name) {
+            return Some(path.to_owned());
         }
         if self.liveness.keeper_version < 2 {
             return None;
         }
-        let path = socket_path(&self.home, name, |path| {
-            self.liveness.listening.values().any(|taken| taken == path)
+        let needs = self.recipe(name).is_some_and(|(_, agent)| {
+            agent.ready == ReadyBy::Notify || agent.policy.heartbeat.is_some()
         });
-        self.liveness.listening.insert(name.clone(), path.clone());
+        let (agents, limit) = (self.declared_in.len(), defib_host::descriptor_limit());
+        if !needs && !self.liveness.sockets.has_room(agents, limit) {
+            if !std::mem::replace(&mut self.liveness.said_scarce, true) {
+                eprintln!(
+                    "defib: {agents} agents and {limit} descriptors: those without a heartbeat or \
+                     `ready = \"notify\"` have no notify socket from here on"
+                );
+            }
+            return None;
+        }
+        let path = self.liveness.sockets.claim(&self.home, name);
         self.send(&Request::Listen { agent: name.clone(), path: path.clone() });
         Some(path)
     }
@@ -222,7 +236,7 @@ impl Engine {
     pub(super) fn forget_liveness(&mut self, name: &Name) {
         self.liveness.vigil.forget(name);
         self.end_probe(name);
-        if self.liveness.listening.remove(name).is_some() {
+        if self.liveness.sockets.remove(name) {
             self.send(&Request::Unlisten(name.clone()));
         }
     }

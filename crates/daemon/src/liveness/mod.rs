@@ -7,18 +7,17 @@
 mod heartbeat;
 mod notify;
 mod probe;
+mod sockets;
 mod token;
 mod vigil;
 
 pub(crate) use notify::Word;
 pub(crate) use probe::{Probed, Surroundings, watch as watch_probe};
+pub(crate) use sockets::Sockets;
 pub(crate) use token::{TokenHash, mint};
 pub(crate) use vigil::{Shown, Sign, Vigil, Watch};
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::path::Path;
-
-use defib_core::{Name, RunId};
+use defib_core::RunId;
 use serde::{Deserialize, Serialize};
 
 /// The longest text that an agent may say of itself, in characters.
@@ -40,21 +39,6 @@ pub(crate) struct Own {
 impl Own {
     pub(crate) const fn new(run: RunId, hash: TokenHash) -> Own {
         Own { run, hash, text: None, blame: None }
-    }
-}
-
-/// The path of an agent's notify socket: no longer than that of the home's own socket, because a
-/// socket's path has to be short. Two agents whose names come to the same get different ones.
-pub(crate) fn socket_path(home: &Path, agent: &Name, is_taken: impl Fn(&str) -> bool) -> String {
-    let mut hasher = DefaultHasher::new();
-    agent.as_str().hash(&mut hasher);
-    let mut number = hasher.finish() & 0xffff_ffff;
-    loop {
-        let path = home.join("n").join(format!("{number:08x}")).to_string_lossy().into_owned();
-        if !is_taken(&path) {
-            return path;
-        }
-        number = (number + 1) & 0xffff_ffff;
     }
 }
 

@@ -4,7 +4,7 @@
 //! thrown away, counted, and said. It never waits for the end of output either: a run is over when
 //! its process is, and what a grandchild writes afterwards is still captured.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -36,6 +36,8 @@ const BREATH: Timespec = Timespec { tv_sec: 0, tv_nsec: 300_000 };
 const LITTLE: usize = 64 << 10;
 /// Whoever writes again this soon writes without pause.
 const SOON: Duration = Duration::from_millis(1);
+/// However few descriptors there are, so many logs stay open.
+const FEWEST_OPEN: usize = 16;
 /// The eventfd's key in the epoll set; no agent has it.
 const WAKE: u64 = u64::MAX;
 
@@ -111,6 +113,9 @@ impl Scribe {
             last_moved: Instant::now(),
             sources: BTreeMap::new(),
             logs: BTreeMap::new(),
+            open: VecDeque::new(),
+            // The rest is for pipes, notify sockets and connections.
+            most_open: defib_host::descriptor_limit() / 4,
             grew: Box::new(grew),
             tell: Box::new(tell),
         };
@@ -178,6 +183,8 @@ struct Log {
     writer: Option<Box<SegmentWriter>>,
     start: Place,
     rotation: Rotation,
+    /// Whether its turn to be closed will come.
+    in_line: bool,
 }
 
 struct Desk {
@@ -192,6 +199,9 @@ struct Desk {
     last_moved: Instant,
     sources: BTreeMap<u64, Source>,
     logs: BTreeMap<Name, Log>,
+    /// The logs that are open, first to last, and how many may be.
+    open: VecDeque<Name>,
+    most_open: usize,
     grew: Box<dyn Fn(&Name) + Send>,
     tell: Box<dyn Fn(ScribeEvent) + Send>,
 }
@@ -296,6 +306,7 @@ impl Desk {
             writer: None,
             start: Place { segment: 0, offset: 0 },
             rotation,
+            in_line: false,
         });
         log.rotation = rotation;
         if let Some(writer) = log.writer(home, agent) {
@@ -303,21 +314,41 @@ impl Desk {
             // Where it cannot be noted, it still begins here.
             log.start = writer.begin_run(run).unwrap_or_else(|_| writer.place());
         }
+        self.bound_open(agent);
         // The run before it is over, and its last line has an end by now.
         (self.grew)(agent);
     }
 
+    /// Closes the log that was opened longest ago where too many are. It is opened again when there is
+    /// something to write.
+    fn bound_open(&mut self, agent: &Name) {
+        let Some(log) = self.logs.get_mut(agent) else { return };
+        if log.writer.is_some() && !std::mem::replace(&mut log.in_line, true) {
+            self.open.push_back(agent.clone());
+        }
+        while self.open.len() > self.most_open.max(FEWEST_OPEN) {
+            let Some(oldest) = self.open.pop_front() else { return };
+            if let Some(log) = self.logs.get_mut(&oldest) {
+                (log.writer, log.in_line) = (None, false);
+            }
+        }
+    }
+
     /// A run's terminal can be looked at, with what it has written for an earlier daemon.
-    fn show(&self, agent: &Name, run: RunId, master: &OwnedFd) {
+    fn show(&mut self, agent: &Name, run: RunId, master: &OwnedFd) {
         if let Ok(master) = master.try_clone() {
-            self.terminals.open(agent.clone(), run, master, &self.tail(agent, TAIL));
+            let tail = self.tail(agent, TAIL);
+            self.terminals.open(agent.clone(), run, master, &tail);
         }
     }
 
     /// The last bytes of an agent's present run.
-    fn tail(&self, agent: &Name, most: usize) -> Vec<u8> {
-        let log = self.logs.get(agent);
-        let tail = log.and_then(|log| log.writer.as_ref()?.tail_since(log.start, most as u64).ok());
+    fn tail(&mut self, agent: &Name, most: usize) -> Vec<u8> {
+        let Some(log) = self.logs.get_mut(agent) else { return Vec::new() };
+        let start = log.start;
+        let writer = log.writer(&self.home, agent);
+        let tail = writer.and_then(|writer| writer.tail_since(start, most as u64).ok());
+        self.bound_open(agent);
         tail.unwrap_or_default()
     }
 
@@ -340,6 +371,8 @@ impl Desk {
                 }
                 self.activity.note(&source.agent, now().wall);
                 (self.grew)(&source.agent);
+                let agent = source.agent.clone();
+                self.bound_open(&agent);
                 return bytes;
             }
             Ok(Moved::WouldBlock) => {}
