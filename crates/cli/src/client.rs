@@ -221,7 +221,14 @@ impl Client {
             ErrorCode::Config => Code::Config,
             ErrorCode::NoSuchAgent => Code::NoAgent,
             ErrorCode::NotInState => Code::NotInState,
-            ErrorCode::Unauthorized => Code::Failed,
+            ErrorCode::Unauthorized
+            | ErrorCode::Forbidden
+            | ErrorCode::NotFound
+            | ErrorCode::TooSlow
+            | ErrorCode::TooLarge
+            | ErrorCode::WrongType
+            | ErrorCode::WrongHost
+            | ErrorCode::TooMany => Code::Failed,
         };
         let failure = Failure::new(code, error.message);
         Err(match error.hint {

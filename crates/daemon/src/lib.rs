@@ -7,6 +7,7 @@
 
 mod api;
 mod coroner;
+mod doors;
 mod engine;
 mod intents;
 mod journal;
@@ -28,7 +29,9 @@ use std::sync::Arc;
 use defib_history::{History, Options};
 use defib_host::Channel;
 use defib_host::protocol::{News, Request};
+use tokio::sync::watch;
 
+use crate::doors::Doors;
 use crate::engine::{Engine, Setup};
 use crate::terminal::Terminals;
 
@@ -58,6 +61,8 @@ pub fn run(options: DaemonOptions) -> io::Result<()> {
     let history = Arc::new(history);
     let terminals = Terminals::default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let doors = Doors::stored(&opened.intents);
+    let (site, sites) = watch::channel(None);
     let setup = Setup {
         home: home.clone(),
         keeper,
@@ -68,16 +73,17 @@ pub fn run(options: DaemonOptions) -> io::Result<()> {
         runtime: runtime.handle().clone(),
         damaged: opened.damaged.map(|(path, _)| path),
         awaits_up,
+        site,
     };
     let (engine, handle) = Engine::begin(setup)?;
     let listener = UnixListener::from(listener);
     listener.set_nonblocking(true)?;
-    let desk =
-        api::Desk { engine: handle, home: Arc::new(home), history: Arc::new(path), terminals };
+    let (home, history) = (Arc::new(home), Arc::new(path));
+    let desk = api::Desk { engine: handle, home, history, terminals, doors };
     std::thread::Builder::new().name("api".to_owned()).spawn(move || {
         runtime.block_on(async {
             let listener = tokio::net::UnixListener::from_std(listener)?;
-            axum::serve(listener, api::routes(desk)).await
+            doors::serve(listener, desk, sites).await
         })
     })?;
     engine.work();

@@ -11,6 +11,7 @@ use defib_core::time::Seconds;
 use defib_core::{Class, Kind, Name, RunId, Signal, State, Wall};
 use serde::{Deserialize, Serialize};
 
+pub use crate::doors::Role;
 use crate::logs::Place;
 
 /// One agent, as `status --json` shows it.
@@ -269,6 +270,37 @@ pub enum TerminalRequest {
     },
 }
 
+/// A link that logs a browser in, once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoginLink {
+    /// What to open.
+    pub url: String,
+}
+
+/// A token that was made; it is shown this once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NewToken {
+    /// What it is called.
+    pub name: String,
+    /// What it may do.
+    pub role: Role,
+    /// The token.
+    pub token: String,
+}
+
+/// A token, without what it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenStatus {
+    /// What it is called.
+    pub name: String,
+    /// What it may do.
+    pub role: Role,
+    /// When it was made.
+    pub created_at: String,
+    /// By whom.
+    pub created_by: String,
+}
+
 /// What went wrong, as the API says it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ErrorBody {
@@ -301,8 +333,22 @@ pub enum ErrorCode {
     NoSuchAgent,
     /// The agent is not in a state for that.
     NotInState,
-    /// Whoever asks may not.
+    /// Whoever asks is not known.
     Unauthorized,
+    /// Whoever asks may not.
+    Forbidden,
+    /// There is nothing at this address.
+    NotFound,
+    /// The request took too long to arrive.
+    TooSlow,
+    /// The request is too large.
+    TooLarge,
+    /// The request is of the wrong type.
+    WrongType,
+    /// The request means another host.
+    WrongHost,
+    /// There are too many already.
+    TooMany,
 }
 
 /// A moment as JSON shows it.

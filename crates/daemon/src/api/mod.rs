@@ -3,6 +3,7 @@
 //! Handlers ask the engine and wait for its answer; none of them holds anything that the engine
 //! needs. What goes wrong is a JSON object with a code, a message and a hint.
 
+mod access;
 mod agents;
 mod control;
 mod events;
@@ -17,16 +18,15 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::StatusCode;
+use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::get;
 use tokio::sync::oneshot;
 
+use crate::doors::{Doors, guard};
 use crate::engine::{Answer, Ask, EngineHandle};
 use crate::terminal::Terminals;
 use crate::wire::{ErrorBody, ErrorCode, ErrorDetail};
-
-/// The largest request that is read: a project of ten thousand agents is a third of it.
-const LARGEST_BODY: usize = 64 << 20;
 
 /// What handlers need.
 #[derive(Clone)]
@@ -35,12 +35,14 @@ pub(crate) struct Desk {
     pub(crate) home: Arc<PathBuf>,
     pub(crate) history: Arc<PathBuf>,
     pub(crate) terminals: Terminals,
+    pub(crate) doors: Doors,
 }
 
-/// Every route.
+/// Every route, with the guard before it.
 pub(crate) fn routes(desk: Desk) -> Router {
     Router::new()
         .route("/healthz", get(async || "ok\n"))
+        .merge(access::routes())
         .merge(agents::routes())
         .merge(control::routes())
         .merge(events::routes())
@@ -48,8 +50,10 @@ pub(crate) fn routes(desk: Desk) -> Router {
         .merge(own::routes())
         .merge(money::routes())
         .merge(terminal::routes())
-        .fallback(async || Trouble::new(ErrorCode::BadRequest, "there is nothing at this address"))
-        .layer(DefaultBodyLimit::max(LARGEST_BODY))
+        .fallback(async || Trouble::new(ErrorCode::NotFound, "there is nothing at this address"))
+        // The guard has read the body by then, and knows how large it may be.
+        .layer(DefaultBodyLimit::disable())
+        .layer(from_fn_with_state(desk.clone(), guard))
         .with_state(desk)
 }
 
@@ -90,6 +94,13 @@ impl IntoResponse for Trouble {
             ErrorCode::NoSuchAgent => StatusCode::NOT_FOUND,
             ErrorCode::NotInState => StatusCode::CONFLICT,
             ErrorCode::Unauthorized => StatusCode::UNAUTHORIZED,
+            ErrorCode::Forbidden => StatusCode::FORBIDDEN,
+            ErrorCode::NotFound => StatusCode::NOT_FOUND,
+            ErrorCode::TooSlow => StatusCode::REQUEST_TIMEOUT,
+            ErrorCode::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            ErrorCode::WrongType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            ErrorCode::WrongHost => StatusCode::MISDIRECTED_REQUEST,
+            ErrorCode::TooMany => StatusCode::TOO_MANY_REQUESTS,
         };
         (status, Json(ErrorBody { error: self.0 })).into_response()
     }
