@@ -72,8 +72,13 @@ pub fn run(options: DaemonOptions) -> io::Result<()> {
     let (engine, handle) = Engine::begin(setup)?;
     let listener = UnixListener::from(listener);
     listener.set_nonblocking(true)?;
-    let desk =
-        api::Desk { engine: handle, home: Arc::new(home), history: Arc::new(path), terminals };
+    let desk = api::Desk {
+        engine: handle,
+        home: Arc::new(home),
+        history: Arc::new(path),
+        terminals,
+        description: api::description(),
+    };
     std::thread::Builder::new().name("api".to_owned()).spawn(move || {
         runtime.block_on(async {
             let listener = tokio::net::UnixListener::from_std(listener)?;

@@ -61,6 +61,8 @@ pub struct RunFilter {
     pub since: Option<Wall>,
     /// At most so many.
     pub limit: Option<u32>,
+    /// Those that began before the one with this [`Run::id`].
+    pub before: Option<i64>,
 }
 
 /// A connection that only reads.
@@ -75,6 +77,10 @@ impl Reader {
     pub fn open(path: &Path) -> Result<Reader, HistoryError> {
         let connection = patiently(|| file::open_to_read(path, &fold::LAYOUT))?;
         Ok(Reader { connection, intents: intent_path(path) })
+    }
+
+    pub(crate) fn connection(&self) -> &Connection {
+        &self.connection
     }
 
     /// The events, oldest first.
@@ -168,13 +174,15 @@ impl Reader {
         };
         let sql = format!(
             "SELECT {columns} FROM runs WHERE {whose} \
-             AND (?2 IS NULL OR ended_ms IS NULL OR ended_ms >= ?2) ORDER BY {order} LIMIT ?3"
+             AND (?2 IS NULL OR ended_ms IS NULL OR ended_ms >= ?2) \
+             AND (?4 IS NULL OR id < ?4) ORDER BY {order} LIMIT ?3"
         );
         let mut statement = self.connection.prepare_cached(&sql)?;
         let mut rows = statement.query(params![
             filter.agent.as_ref().map(Name::as_str),
             filter.since.map(Wall::as_millis),
             filter.limit.map_or(-1, i64::from),
+            filter.before,
         ])?;
         let mut runs = Vec::new();
         while let Some(row) = rows.next()? {

@@ -4,11 +4,16 @@
 //! needs. What goes wrong is a JSON object with a code, a message and a hint.
 
 mod agents;
+mod answer;
 mod control;
 mod events;
+mod extract;
 mod logs;
+mod look;
 mod money;
 mod own;
+mod runs;
+mod spec;
 mod terminal;
 
 use std::path::PathBuf;
@@ -18,8 +23,10 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Json, Response};
-use axum::routing::get;
 use tokio::sync::oneshot;
+use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use crate::engine::{Answer, Ask, EngineHandle};
 use crate::terminal::Terminals;
@@ -35,22 +42,52 @@ pub(crate) struct Desk {
     pub(crate) home: Arc<PathBuf>,
     pub(crate) history: Arc<PathBuf>,
     pub(crate) terminals: Terminals,
+    /// What the API says of itself.
+    pub(crate) description: spec::Text,
 }
 
-/// Every route.
-pub(crate) fn routes(desk: Desk) -> Router {
-    Router::new()
-        .route("/healthz", get(async || "ok\n"))
+/// Every route, with what is said of it.
+fn described() -> OpenApiRouter<Desk> {
+    OpenApiRouter::with_openapi(spec::Whole::openapi())
+        .routes(routes!(health))
         .merge(agents::routes())
         .merge(control::routes())
         .merge(events::routes())
         .merge(logs::routes())
+        .merge(look::routes())
         .merge(own::routes())
+        .merge(runs::routes())
         .merge(money::routes())
+        .merge(spec::routes())
         .merge(terminal::routes())
-        .fallback(async || Trouble::new(ErrorCode::BadRequest, "there is nothing at this address"))
+}
+
+/// What the API says of itself.
+pub(crate) fn description() -> spec::Text {
+    let mut whole = described().into_openapi();
+    whole.info.version = env!("CARGO_PKG_VERSION").to_owned();
+    serde_json::to_string(&whole).unwrap_or_default().into()
+}
+
+/// Every route.
+pub(crate) fn routes(desk: Desk) -> Router {
+    let (router, _) = described().split_for_parts();
+    router
+        .fallback(async || Trouble::new(ErrorCode::NotFound, "there is nothing at this address"))
+        .method_not_allowed_fallback(async || {
+            Trouble::new(ErrorCode::NotAllowed, "nothing like that can be done at this address")
+        })
         .layer(DefaultBodyLimit::max(LARGEST_BODY))
         .with_state(desk)
+}
+
+/// Whether the daemon answers.
+#[utoipa::path(
+    get, path = "/healthz", tag = "daemon",
+    responses((status = 200, description = "It does.", content_type = "text/plain", body = String), spec::Usual)
+)]
+async fn health() -> &'static str {
+    "ok\n"
 }
 
 impl Desk {
@@ -90,6 +127,11 @@ impl IntoResponse for Trouble {
             ErrorCode::NoSuchAgent => StatusCode::NOT_FOUND,
             ErrorCode::NotInState => StatusCode::CONFLICT,
             ErrorCode::Unauthorized => StatusCode::UNAUTHORIZED,
+            ErrorCode::NotFound => StatusCode::NOT_FOUND,
+            ErrorCode::NotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            ErrorCode::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            ErrorCode::WrongType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            ErrorCode::Invalid => StatusCode::UNPROCESSABLE_ENTITY,
         };
         (status, Json(ErrorBody { error: self.0 })).into_response()
     }

@@ -16,7 +16,8 @@ use crate::liveness::{OwnWord, Probed};
 use crate::logs::ScribeEvent;
 use crate::recipe::Project;
 use crate::wire::{
-    Action, ActionOptions, AgentStatus, DaemonInfo, ErrorCode, ErrorDetail, Plan, UpRequest,
+    Action, ActionOptions, AgentStatus, DaemonInfo, ErrorCode, ErrorDetail, GroupStatus, Plan,
+    UpRequest,
 };
 
 /// Why something that was asked for was not done.
@@ -30,6 +31,8 @@ pub(crate) type Answer<T> = oneshot::Sender<Result<T, Failed>>;
 pub(crate) enum Ask {
     /// Every agent, or those named.
     Status(Vec<String>, Answer<Vec<AgentStatus>>),
+    /// The groups, as a tree.
+    Groups(Answer<Vec<GroupStatus>>),
     /// Who the daemon is.
     Info(Answer<DaemonInfo>),
     /// Bring a project up, which has been stored. The answer names its agents.
@@ -85,6 +88,7 @@ impl Engine {
         // Whoever asked may have gone; that is no concern of ours.
         match ask {
             Ask::Status(names, answer) => drop(answer.send(self.statuses(&names))),
+            Ask::Groups(answer) => drop(answer.send(Ok(self.groups()))),
             Ask::Info(answer) => drop(answer.send(Ok(self.info.clone()))),
             Ask::Up(request, answer) => drop(answer.send(self.up(*request))),
             Ask::Plan(request, answer) => drop(answer.send(self.plan(&request))),
@@ -135,6 +139,7 @@ impl Engine {
             }
             Ask::Up(..)
             | Ask::Status(..)
+            | Ask::Groups(_)
             | Ask::Down(..)
             | Ask::Remove(..)
             | Ask::Act(..)
