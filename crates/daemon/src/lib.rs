@@ -14,22 +14,29 @@ mod ledger;
 mod liveness;
 pub mod logs;
 mod meter;
+mod metrics;
 mod notices;
+mod policy;
 mod recipe;
+pub mod replay;
+mod tally;
 mod terminal;
+mod why;
 pub mod wire;
+pub mod words;
 
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use defib_history::{History, Options};
 use defib_host::Channel;
 use defib_host::protocol::{News, Request};
 
 use crate::engine::{Engine, Setup};
+use crate::metrics::Metrics;
 use crate::terminal::Terminals;
 
 pub use recipe::environment_for;
@@ -58,6 +65,7 @@ pub fn run(options: DaemonOptions) -> io::Result<()> {
     let history = Arc::new(history);
     let terminals = Terminals::default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let metrics = Arc::new(Mutex::new(Metrics::after(opened.highest_seq)));
     let setup = Setup {
         home: home.clone(),
         keeper,
@@ -78,6 +86,7 @@ pub fn run(options: DaemonOptions) -> io::Result<()> {
         history: Arc::new(path),
         terminals,
         description: api::description(),
+        metrics,
     };
     std::thread::Builder::new().name("api".to_owned()).spawn(move || {
         runtime.block_on(async {

@@ -15,11 +15,13 @@ use utoipa::ToSchema;
 use crate::logs::Place;
 
 mod look;
+mod why;
 pub(crate) mod words;
 
 pub use look::{
     Bar, GroupBudget, GroupMember, GroupStatus, Lifeline, Lifelines, Pause, RunUsage, TotalsStatus,
 };
+pub use why::{Decision, Money, Next, Why};
 
 use words::{ClassWord, KindWord, MomentWord, NameWord, StateWord};
 

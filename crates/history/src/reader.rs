@@ -34,6 +34,8 @@ pub struct EventFilter {
     pub since: Option<Wall>,
     /// Those about this agent.
     pub agent: Option<Name>,
+    /// Those of the run with this number.
+    pub run: Option<RunId>,
     /// Those of this type.
     pub kind: Option<String>,
     /// How many of them.
@@ -119,6 +121,9 @@ impl Reader {
         }
         if let Some(agent) = &filter.agent {
             clause("agent = ?", String::from(agent.as_str()).into());
+        }
+        if let Some(run) = filter.run {
+            clause("run = ?", integer(run.0).into());
         }
         if let Some(kind) = &filter.kind {
             clause("type = ?", kind.clone().into());

@@ -44,12 +44,17 @@ async fn up(
     State(desk): State<Desk>,
     Body(request): Body<UpRequest>,
 ) -> Result<Json<Vec<Name>>, Trouble> {
+    bring_up(&desk, request).await.map(Json)
+}
+
+/// Brings a project up that comes from outside.
+pub(super) async fn bring_up(desk: &Desk, request: UpRequest) -> Result<Vec<Name>, Trouble> {
     // Whether it can be applied at all is known before it is stored, and it is stored before it is
     // acted on; the engine waits for neither.
     let asked = Box::new(request.clone());
     desk.ask(|answer| Ask::Plan(asked, answer)).await?;
-    store(&desk, &request).await?;
-    desk.ask(|answer| Ask::Up(Box::new(request), answer)).await.map(Json)
+    store(desk, &request).await?;
+    desk.ask(|answer| Ask::Up(Box::new(request), answer)).await
 }
 
 async fn store(desk: &Desk, request: &UpRequest) -> Result<(), Trouble> {

@@ -3,21 +3,25 @@
 //! Handlers ask the engine and wait for its answer; none of them holds anything that the engine
 //! needs. What goes wrong is a JSON object with a code, a message and a hint.
 
+mod add;
 mod agents;
 mod answer;
 mod control;
 mod events;
 mod extract;
+mod lab;
 mod logs;
 mod look;
+mod metrics;
 mod money;
 mod own;
 mod runs;
 mod spec;
 mod terminal;
+mod why;
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -29,6 +33,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::engine::{Answer, Ask, EngineHandle};
+use crate::metrics::Metrics;
 use crate::terminal::Terminals;
 use crate::wire::{ErrorBody, ErrorCode, ErrorDetail};
 
@@ -44,22 +49,28 @@ pub(crate) struct Desk {
     pub(crate) terminals: Terminals,
     /// What the API says of itself.
     pub(crate) description: spec::Text,
+    /// What is counted for whoever watches.
+    pub(crate) metrics: Arc<Mutex<Metrics>>,
 }
 
 /// Every route, with what is said of it.
 fn described() -> OpenApiRouter<Desk> {
     OpenApiRouter::with_openapi(spec::Whole::openapi())
         .routes(routes!(health))
+        .merge(add::routes())
         .merge(agents::routes())
         .merge(control::routes())
         .merge(events::routes())
+        .merge(lab::routes())
         .merge(logs::routes())
         .merge(look::routes())
         .merge(own::routes())
         .merge(runs::routes())
+        .merge(metrics::routes())
         .merge(money::routes())
         .merge(spec::routes())
         .merge(terminal::routes())
+        .merge(why::routes())
 }
 
 /// What the API says of itself.

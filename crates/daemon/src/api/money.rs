@@ -2,6 +2,7 @@
 
 use axum::extract::State;
 use axum::response::Json;
+use defib_core::Name;
 use defib_history::{Entry, Reader};
 use serde::Deserialize;
 use tokio::sync::oneshot;
@@ -84,6 +85,11 @@ async fn ledger(
     Segments(name): Segments<String>,
 ) -> Result<Json<Vec<LedgerLine>>, Trouble> {
     let agent = desk.agent(&name).await?;
+    lines_of(&desk, agent).await.map(Json)
+}
+
+/// The newest lines of an agent's ledger, oldest first.
+pub(super) async fn lines_of(desk: &Desk, agent: Name) -> Result<Vec<LedgerLine>, Trouble> {
     let (flushed, until) = oneshot::channel();
     let tell = move || {
         let _ = flushed.send(());
@@ -96,7 +102,7 @@ async fn ledger(
         Reader::open(&path).and_then(|reader| reader.ledger(&agent, LINES))
     });
     match read.await {
-        Ok(Ok(entries)) => Ok(Json(entries.into_iter().map(line).collect())),
+        Ok(Ok(entries)) => Ok(entries.into_iter().map(line).collect()),
         Ok(Err(error)) => Err(Trouble::new(ErrorCode::Failed, error)),
         Err(_) => Err(Trouble::new(ErrorCode::Failed, "the daemon is ending")),
     }
