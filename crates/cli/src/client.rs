@@ -226,7 +226,11 @@ impl Client {
             ErrorCode::Config => Code::Config,
             ErrorCode::NoSuchAgent => Code::NoAgent,
             ErrorCode::NotInState => Code::NotInState,
-            ErrorCode::Unauthorized => Code::Failed,
+            ErrorCode::Unauthorized
+            | ErrorCode::Forbidden
+            | ErrorCode::TooSlow
+            | ErrorCode::WrongHost
+            | ErrorCode::TooMany => Code::Failed,
         };
         let failure = Failure::new(code, error.message);
         Err(match error.hint {

@@ -7,6 +7,7 @@
 
 mod api;
 mod coroner;
+mod doors;
 mod engine;
 mod intents;
 mod journal;
@@ -34,7 +35,9 @@ use std::sync::{Arc, Mutex};
 use defib_history::{History, Options};
 use defib_host::Channel;
 use defib_host::protocol::{News, Request};
+use tokio::sync::watch;
 
+use crate::doors::Doors;
 use crate::engine::{Engine, Setup};
 use crate::metrics::Metrics;
 use crate::terminal::Terminals;
@@ -66,6 +69,8 @@ pub fn run(options: DaemonOptions) -> io::Result<()> {
     let terminals = Terminals::default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let metrics = Arc::new(Mutex::new(Metrics::after(opened.highest_seq)));
+    let doors = Doors::stored(&opened.intents);
+    let (site, sites) = watch::channel(None);
     let setup = Setup {
         home: home.clone(),
         keeper,
@@ -76,6 +81,7 @@ pub fn run(options: DaemonOptions) -> io::Result<()> {
         runtime: runtime.handle().clone(),
         damaged: opened.damaged.map(|(path, _)| path),
         awaits_up,
+        site,
     };
     let (engine, handle) = Engine::begin(setup)?;
     let listener = UnixListener::from(listener);
@@ -85,13 +91,14 @@ pub fn run(options: DaemonOptions) -> io::Result<()> {
         home: Arc::new(home),
         history: Arc::new(path),
         terminals,
+        doors,
         description: api::description(),
         metrics,
     };
     std::thread::Builder::new().name("api".to_owned()).spawn(move || {
         runtime.block_on(async {
             let listener = tokio::net::UnixListener::from_std(listener)?;
-            axum::serve(listener, api::routes(desk)).await
+            doors::serve(listener, desk, sites).await
         })
     })?;
     engine.work();

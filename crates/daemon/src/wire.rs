@@ -12,6 +12,7 @@ use defib_core::{Class, Kind, Name, RunId, Signal, State, Wall};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+pub use crate::doors::Role;
 use crate::logs::Place;
 
 mod look;
@@ -313,6 +314,37 @@ pub enum TerminalRequest {
     },
 }
 
+/// A link that logs a browser in, once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoginLink {
+    /// What to open.
+    pub url: String,
+}
+
+/// A token that was made; it is shown this once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NewToken {
+    /// What it is called.
+    pub name: String,
+    /// What it may do.
+    pub role: Role,
+    /// The token.
+    pub token: String,
+}
+
+/// A token, without what it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenStatus {
+    /// What it is called.
+    pub name: String,
+    /// What it may do.
+    pub role: Role,
+    /// When it was made.
+    pub created_at: String,
+    /// By whom.
+    pub created_by: String,
+}
+
 /// What went wrong, as the API says it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ErrorBody {
@@ -345,16 +377,24 @@ pub enum ErrorCode {
     NoSuchAgent,
     /// The agent is not in a state for that.
     NotInState,
-    /// Whoever asks may not.
+    /// Whoever asks is not known.
     Unauthorized,
+    /// Whoever asks may not.
+    Forbidden,
     /// There is nothing at this address.
     NotFound,
+    /// The request took too long to arrive.
+    TooSlow,
+    /// The request is too large.
+    TooLarge,
+    /// The request is of the wrong type.
+    WrongType,
+    /// The request means another host.
+    WrongHost,
+    /// There are too many already.
+    TooMany,
     /// Nothing like that can be done at this address.
     NotAllowed,
-    /// The request is larger than any that makes sense.
-    TooLarge,
-    /// The body is not of the type that is understood.
-    WrongType,
     /// The body is JSON, and does not say what it should.
     Invalid,
 }

@@ -4,6 +4,7 @@ mod act;
 mod attach;
 mod autopsy;
 mod check;
+mod dashboard;
 mod demo;
 mod down;
 mod events;
@@ -20,6 +21,7 @@ mod signal;
 mod simulate;
 mod status;
 mod timeline;
+mod token;
 mod up;
 mod upgrade;
 mod version;
@@ -78,6 +80,8 @@ pub(crate) enum Command {
     Reload(plan::Reload),
     Simulate(Box<simulate::Simulate>),
     Autopsy(autopsy::Autopsy),
+    Dashboard(dashboard::Dashboard),
+    Token(token::Token),
     Upgrade(upgrade::Upgrade),
     #[command(name = "self")]
     Own(own::Own),
@@ -113,6 +117,8 @@ impl Command {
             Command::Reload(reload) => reload.run(context),
             Command::Simulate(simulate) => simulate.run(context),
             Command::Autopsy(autopsy) => autopsy.run(),
+            Command::Dashboard(dashboard) => dashboard.run(context),
+            Command::Token(token) => token.run(context),
             Command::Upgrade(upgrade) => upgrade.run(context),
             Command::Own(own) => own.run(),
             Command::Schema(schema) => schema.run(),

@@ -3,6 +3,7 @@
 //! Handlers ask the engine and wait for its answer; none of them holds anything that the engine
 //! needs. What goes wrong is a JSON object with a code, a message and a hint.
 
+mod access;
 mod add;
 mod agents;
 mod answer;
@@ -26,19 +27,18 @@ use std::sync::{Arc, Mutex};
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::StatusCode;
+use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Json, Response};
 use tokio::sync::oneshot;
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use crate::doors::{Doors, guard};
 use crate::engine::{Answer, Ask, EngineHandle};
 use crate::metrics::Metrics;
 use crate::terminal::Terminals;
 use crate::wire::{ErrorBody, ErrorCode, ErrorDetail};
-
-/// The largest request that is read: a project of ten thousand agents is a third of it.
-const LARGEST_BODY: usize = 64 << 20;
 
 /// What handlers need.
 #[derive(Clone)]
@@ -47,6 +47,7 @@ pub(crate) struct Desk {
     pub(crate) home: Arc<PathBuf>,
     pub(crate) history: Arc<PathBuf>,
     pub(crate) terminals: Terminals,
+    pub(crate) doors: Doors,
     /// What the API says of itself.
     pub(crate) description: spec::Text,
     /// What is counted for whoever watches.
@@ -80,15 +81,18 @@ pub(crate) fn description() -> spec::Text {
     serde_json::to_string(&whole).unwrap_or_default().into()
 }
 
-/// Every route.
+/// Every route, with the guard before it.
 pub(crate) fn routes(desk: Desk) -> Router {
     let (router, _) = described().split_for_parts();
     router
+        .merge(access::routes())
         .fallback(async || Trouble::new(ErrorCode::NotFound, "there is nothing at this address"))
         .method_not_allowed_fallback(async || {
             Trouble::new(ErrorCode::NotAllowed, "nothing like that can be done at this address")
         })
-        .layer(DefaultBodyLimit::max(LARGEST_BODY))
+        // The guard has read the body by then, and knows how large it may be.
+        .layer(DefaultBodyLimit::disable())
+        .layer(from_fn_with_state(desk.clone(), guard))
         .with_state(desk)
 }
 
@@ -138,10 +142,14 @@ impl IntoResponse for Trouble {
             ErrorCode::NoSuchAgent => StatusCode::NOT_FOUND,
             ErrorCode::NotInState => StatusCode::CONFLICT,
             ErrorCode::Unauthorized => StatusCode::UNAUTHORIZED,
+            ErrorCode::Forbidden => StatusCode::FORBIDDEN,
             ErrorCode::NotFound => StatusCode::NOT_FOUND,
-            ErrorCode::NotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            ErrorCode::TooSlow => StatusCode::REQUEST_TIMEOUT,
             ErrorCode::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             ErrorCode::WrongType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            ErrorCode::WrongHost => StatusCode::MISDIRECTED_REQUEST,
+            ErrorCode::TooMany => StatusCode::TOO_MANY_REQUESTS,
+            ErrorCode::NotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             ErrorCode::Invalid => StatusCode::UNPROCESSABLE_ENTITY,
         };
         (status, Json(ErrorBody { error: self.0 })).into_response()

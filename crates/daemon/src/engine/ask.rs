@@ -208,6 +208,7 @@ impl Engine {
 
     /// One name, one agent, and one name, one project: whoever comes second is told.
     fn check_names(&self, request: &UpRequest) -> Result<(), Failed> {
+        self.check_agreement(request)?;
         let UpRequest { path, config, .. } = request;
         let known = self.projects.get(&config.project).filter(|known| known.path != *path);
         if let Some(known) = known.filter(|known| self.is_wanted(known)) {

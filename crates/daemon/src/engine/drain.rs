@@ -301,6 +301,7 @@ impl Engine {
         self.rules = self.projects.iter().map(rules).collect();
         self.plan_ticks();
         self.tidy_soon();
+        self.tell_site();
     }
 
     pub(super) fn project_name_of(&self, name: &Name) -> Option<Name> {

@@ -13,6 +13,7 @@ mod group;
 mod money;
 mod own;
 mod session;
+mod site;
 mod start;
 mod status;
 mod timetable;
@@ -44,9 +45,10 @@ use defib_host::protocol::{News, Request, RunKey, Stage};
 use defib_host::wake::Waker;
 use defib_host::{Channel, Flushed};
 use rustix::event::{PollFd, PollFlags, poll};
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, watch};
 
 use crate::coroner::Coroner;
+use crate::doors::Site;
 use crate::intents::IntentDesk;
 use crate::journal::Journal;
 use crate::ledger::Ledger;
@@ -91,6 +93,16 @@ impl EngineHandle {
     /// Stores an intent; returns when it is on disk.
     pub(crate) fn store(&self, intent: Intent) -> Result<(), HistoryError> {
         self.history.store_intent(intent)
+    }
+
+    /// Stores intents together; returns when they are on disk.
+    pub(crate) fn store_all(&self, intents: Vec<Intent>) -> Result<(), HistoryError> {
+        self.history.store_intents(intents)
+    }
+
+    /// Stores an intent when there is time.
+    pub(crate) fn store_later(&self, intent: Intent) {
+        self.history.store_later([intent]);
     }
 
     /// Waits until everything that was decided before is in the history.
@@ -161,6 +173,8 @@ pub(crate) struct Engine {
     leave: bool,
     /// What is to be started anew, while an `up` is awaited.
     dawn: Option<start::Dawn>,
+    /// Where the doors are told where to be.
+    site: watch::Sender<Option<Site>>,
 }
 
 impl Engine {

@@ -21,7 +21,7 @@ use defib_host::protocol::{News, Request, RunEnd, RunKey};
 use defib_host::wake::Waker;
 use rustix::event::{PollFd, PollFlags, poll};
 use serde_json::Value;
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, watch};
 
 use super::ask::Ask;
 use super::money::Money;
@@ -30,6 +30,7 @@ use super::timetable::Timetable;
 use super::vigil::Liveness;
 use super::{Engine, EngineHandle};
 use crate::coroner::Coroner;
+use crate::doors::Site;
 use crate::intents::IntentDesk;
 use crate::journal::Journal;
 use crate::ledger::Ledger;
@@ -63,6 +64,8 @@ pub(crate) struct Setup {
     pub(crate) damaged: Option<PathBuf>,
     /// Whether a project is about to be brought up.
     pub(crate) awaits_up: bool,
+    /// Where it is told where to listen.
+    pub(crate) site: watch::Sender<Option<Site>>,
 }
 
 /// How long an `up` is awaited that a daemon was started for.
@@ -188,6 +191,7 @@ impl Engine {
             runtime,
             damaged,
             awaits_up,
+            site,
         } = setup;
         let heard = Inheritance::hear(&mut keeper)?;
         let (mut journal, mut unwritten) = Journal::open(&home.join("journal"))?;
@@ -203,22 +207,19 @@ impl Engine {
         history.append(unwritten);
         let (projects, unreadable) = projects(&heard, &intents, whole.is_some());
         let (lives, view) = heard.lives();
-        let max_total_restarts =
-            projects.values().find_map(|project| project.config.supervisor.max_total_restarts);
         let started = now();
-        let settings = Settings { max_total_restarts, jitter_seed: Some(started.mono.as_nanos()) };
+        let settings = settings(&projects, started.mono);
         let (asks, inbox) = channel();
         let wake = Arc::new(Waker::new()?);
-        let (events, _) = broadcast::channel(WATCHERS_BEHIND);
-        let (growth, _) = broadcast::channel(1024);
-        let history_for_all = history.clone();
+        let (events, growth) =
+            (broadcast::Sender::new(WATCHERS_BEHIND), broadcast::Sender::new(1024));
         let (ledger, clerk) = Ledger::open(history.clone(), &intents);
         let handle = EngineHandle {
             asks,
             wake: wake.clone(),
             events,
             growth: growth.clone(),
-            history: history_for_all,
+            history: history.clone(),
             ledger,
         };
         let money = Money::start(home.clone(), &handle, clerk, heard.kept.get("otlp"))?;
@@ -265,6 +266,7 @@ impl Engine {
             withdrawn: Vec::new(),
             leave: false,
             dawn: None,
+            site,
             home,
         };
         let says = says(damaged, unreadable);
@@ -273,8 +275,8 @@ impl Engine {
             engine.adopt(settings, snapshot, heard);
             engine.say(says);
         } else {
-            let until = started.mono + AWAIT_UP;
-            engine.dawn = Some(Dawn { until, settings, intents, last_days, says });
+            engine.dawn =
+                Some(Dawn { until: started.mono + AWAIT_UP, settings, intents, last_days, says });
             if !awaits_up {
                 engine.rise();
             }
@@ -453,6 +455,13 @@ fn assistants(
     let teller = handle.clone();
     let coroner = Coroner::start(move |examined| teller.tell(Ask::Examined(examined)))?;
     Ok((scribe, coroner))
+}
+
+/// What holds for all agents together.
+fn settings(projects: &BTreeMap<Name, Project>, started: Mono) -> Settings {
+    let mut configs = projects.values().map(|project| &project.config);
+    let max_total_restarts = configs.find_map(|config| config.supervisor.max_total_restarts);
+    Settings { max_total_restarts, jitter_seed: Some(started.as_nanos()) }
 }
 
 /// Who this daemon is.

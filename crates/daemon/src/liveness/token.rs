@@ -8,13 +8,30 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 /// The hash of a token.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct TokenHash([u8; 32]);
 
 impl TokenHash {
     /// The hash of what somebody showed.
     pub(crate) fn of(token: &str) -> TokenHash {
         TokenHash(Sha256::digest(token.as_bytes()).into())
+    }
+
+    /// As text, to be a key of something.
+    pub(crate) fn hex(self) -> String {
+        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// The hash that a text stands for.
+    pub(crate) fn from_hex(text: &str) -> Option<TokenHash> {
+        if text.len() != 64 || !text.is_ascii() {
+            return None;
+        }
+        let mut bytes = [0; 32];
+        for (at, byte) in bytes.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(text.get(2 * at..2 * at + 2)?, 16).ok()?;
+        }
+        Some(TokenHash(bytes))
     }
 }
 
@@ -47,5 +64,7 @@ mod tests {
         assert_ne!(first, second);
         assert_ne!(hash, other);
         assert_eq!(TokenHash::of(&first), hash);
+        assert_eq!(TokenHash::from_hex(&hash.hex()), Some(hash));
+        assert_eq!(TokenHash::from_hex("+1"), None);
     }
 }

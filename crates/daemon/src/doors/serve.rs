@@ -1,0 +1,200 @@
+//! Both doors, kept open: connections are taken in, bounded in number and in patience.
+//!
+//! What a connection may hold up is its own place only. On TCP there are few of those, so that
+//! descriptors are always left for agents, logs and the daemon's own socket.
+
+use std::convert::Infallible;
+use std::io;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use defib_history::Intent;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use rustix::net::sockopt::socket_peercred;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tower::ServiceExt;
+
+use super::address::{self, Listening, Open, Site};
+use crate::api::{self, Desk};
+
+/// How many may be connected by TCP.
+const CONNECTIONS: usize = 512;
+/// How many may be connected to the daemon's own socket.
+const LOCAL_CONNECTIONS: usize = 4096;
+/// How long a client may take to say what it wants.
+const HEADERS_WITHIN: Duration = Duration::from_secs(10);
+/// How long all headers may be, and how many there may be.
+const HEADERS: (usize, usize) = (32 << 10, 100);
+/// How long nobody is let in after the system had no descriptor for one more.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// What one gets for whom there is no place.
+const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\n\
+    connection: close\r\nretry-after: 1\r\ncontent-length: 94\r\n\r\n\
+    {\"error\":{\"code\":\"too-many\",\"message\":\"too many connections\",\"hint\":\"try again in a moment\"}}\n";
+
+/// The other end of a connection.
+#[derive(Debug)]
+pub(super) enum Peer {
+    /// Somebody at this machine, on the daemon's own socket.
+    Local {
+        /// The user.
+        uid: u32,
+    },
+    /// Somebody on TCP.
+    Remote(Arc<Open>),
+}
+
+/// A connection, for the requests that come by it.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) peer: Peer,
+    /// That it follows something, until it ends.
+    pub(super) follows: OnceLock<OwnedSemaphorePermit>,
+    _place: OwnedSemaphorePermit,
+}
+
+/// Keeps both doors open, for as long as the daemon lives.
+pub(crate) async fn serve(
+    listener: UnixListener,
+    desk: Desk,
+    site: watch::Receiver<Option<Site>>,
+) -> io::Result<()> {
+    let router = api::routes(desk.clone());
+    tokio::spawn(keep_open(desk, router.clone(), site));
+    let places = Arc::new(Semaphore::new(LOCAL_CONNECTIONS));
+    loop {
+        let Ok(place) = places.clone().acquire_owned().await else { return Ok(()) };
+        match listener.accept().await {
+            Ok((stream, _)) => take_in_local(stream, place, &router),
+            // It is gone already, or there is no descriptor for it: then for the next one soon.
+            Err(_) => tokio::time::sleep(PAUSE).await,
+        }
+    }
+}
+
+fn take_in_local(stream: UnixStream, place: OwnedSemaphorePermit, router: &Router) {
+    // One whom the kernel does not know is not let in.
+    let Ok(credentials) = socket_peercred(&stream) else { return };
+    let peer = Peer::Local { uid: credentials.uid.as_raw() };
+    let connection = Connection { peer, follows: OnceLock::new(), _place: place };
+    tokio::spawn(converse(stream, Arc::new(connection), router.clone()));
+}
+
+/// Listens on TCP where the projects say, and elsewhere when they say something else.
+async fn keep_open(desk: Desk, router: Router, mut site: watch::Receiver<Option<Site>>) {
+    let mut current: Option<(Site, Option<tokio::task::JoinHandle<()>>)> = None;
+    loop {
+        let wanted = site.borrow_and_update().clone();
+        if let Some(wanted) = wanted
+            && current.as_ref().is_none_or(|(site, _)| *site != wanted)
+        {
+            // The old one first: it may be the same port, said differently.
+            if let Some((_, Some(old))) = current.take() {
+                old.abort();
+                let _ = old.await;
+            }
+            let open = open(&desk, &router, &wanted).await;
+            current = Some((wanted, open));
+        }
+        if site.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn open(desk: &Desk, router: &Router, site: &Site) -> Option<tokio::task::JoinHandle<()>> {
+    let listening = &desk.doors.0.listening;
+    let bound = address::bind(&site.server, desk.doors.0.last_port).await;
+    let bound = bound.and_then(|listener| match listener {
+        Some(listener) => Ok(Some((listener.local_addr()?, listener))),
+        None => Ok(None),
+    });
+    match bound {
+        Ok(Some((address, listener))) => {
+            let open = Arc::new(Open::new(address, false, &[]));
+            listening.send_replace(Listening::At(open.clone()));
+            let (key, value) = (address::PORT_KEY.to_owned(), address.port().to_string());
+            desk.engine.store_later(Intent::Keep { key, value });
+            Some(tokio::spawn(take_in(listener, open, router.clone())))
+        }
+        Ok(None) => {
+            listening.send_replace(Listening::Off);
+            None
+        }
+        Err(error) => {
+            eprintln!("defib: no web server: {error}");
+            listening.send_replace(Listening::Failed(error.to_string()));
+            None
+        }
+    }
+}
+
+/// Takes in whoever comes by TCP.
+async fn take_in(listener: TcpListener, open: Arc<Open>, router: Router) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => match places.clone().try_acquire_owned() {
+                Ok(place) => {
+                    let peer = Peer::Remote(open.clone());
+                    let connection = Connection { peer, follows: OnceLock::new(), _place: place };
+                    tokio::spawn(greet(stream, Arc::new(connection), router.clone()));
+                }
+                Err(_) => turn_away(&stream),
+            },
+            Err(_) => tokio::time::sleep(PAUSE).await,
+        }
+    }
+}
+
+async fn greet(stream: TcpStream, connection: Arc<Connection>, router: Router) {
+    // Answers are small; to wait for more of them would only delay.
+    let _ = stream.set_nodelay(true);
+    converse(stream, connection, router).await;
+}
+
+/// Says that there is no place, and does not wait until that is heard.
+fn turn_away(stream: &TcpStream) {
+    let _ = stream.try_write(FULL);
+}
+
+/// Serves one connection until it ends.
+async fn converse(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    connection: Arc<Connection>,
+    router: Router,
+) {
+    let service = service_fn(move |request: hyper::Request<Incoming>| {
+        let mut request: Request = request.map(Body::new);
+        request.extensions_mut().insert(connection.clone());
+        let router = router.clone();
+        async move { Ok::<_, Infallible>(router.oneshot(request).await.unwrap_or_else(|e| match e {})) }
+    });
+    let mut protocol = http1::Builder::new();
+    protocol.timer(TokioTimer::new()).header_read_timeout(HEADERS_WITHIN);
+    protocol.max_buf_size(HEADERS.0).max_headers(HEADERS.1);
+    // A client that goes away, or does not speak HTTP, is no trouble of ours.
+    let _ = protocol.serve_connection(TokioIo::new(stream), service).with_upgrades().await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::FULL;
+
+    #[test]
+    fn who_is_turned_away_is_told_in_whole() {
+        let text = std::str::from_utf8(FULL).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains(&format!("content-length: {}", body.len())), "{text}");
+        assert!(serde_json::from_str::<crate::wire::ErrorBody>(body).is_ok());
+    }
+}
