@@ -32,6 +32,7 @@ use crate::reset::Clock;
 use crate::rules::{Rule, Sense, Shelf};
 
 pub use crate::kind::Kind;
+pub use crate::lines::plain;
 pub use crate::prompt::prompt_on;
 pub use crate::records::session_in;
 pub use crate::rules::{RuleError, UserRule};

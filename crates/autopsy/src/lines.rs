@@ -47,7 +47,7 @@ pub(crate) fn own_lines(output: &[u8], kind: Kind) -> Vec<Line<'_>> {
 }
 
 /// One line as a terminal would show it, with plain punctuation.
-pub(crate) fn plain(bytes: &[u8]) -> String {
+pub fn plain(bytes: &[u8]) -> String {
     let bytes = &bytes[..bytes.len().min(4 * LINE_BYTES)];
     let text: Cow<'_, str> = String::from_utf8_lossy(bytes);
     // What stands before a carriage return has been written over.

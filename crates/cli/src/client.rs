@@ -217,16 +217,18 @@ impl Client {
         };
         let code = match error.code {
             ErrorCode::Failed => Code::Failed,
-            ErrorCode::BadRequest => Code::Usage,
+            ErrorCode::BadRequest
+            | ErrorCode::NotFound
+            | ErrorCode::NotAllowed
+            | ErrorCode::TooLarge
+            | ErrorCode::WrongType
+            | ErrorCode::Invalid => Code::Usage,
             ErrorCode::Config => Code::Config,
             ErrorCode::NoSuchAgent => Code::NoAgent,
             ErrorCode::NotInState => Code::NotInState,
             ErrorCode::Unauthorized
             | ErrorCode::Forbidden
-            | ErrorCode::NotFound
             | ErrorCode::TooSlow
-            | ErrorCode::TooLarge
-            | ErrorCode::WrongType
             | ErrorCode::WrongHost
             | ErrorCode::TooMany => Code::Failed,
         };

@@ -15,16 +15,22 @@ mod ledger;
 mod liveness;
 pub mod logs;
 mod meter;
+mod metrics;
 mod notices;
+mod policy;
 mod recipe;
+pub mod replay;
+mod tally;
 mod terminal;
+mod why;
 pub mod wire;
+pub mod words;
 
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use defib_history::{History, Options};
 use defib_host::Channel;
@@ -33,6 +39,7 @@ use tokio::sync::watch;
 
 use crate::doors::Doors;
 use crate::engine::{Engine, Setup};
+use crate::metrics::Metrics;
 use crate::terminal::Terminals;
 
 pub use recipe::environment_for;
@@ -61,6 +68,7 @@ pub fn run(options: DaemonOptions) -> io::Result<()> {
     let history = Arc::new(history);
     let terminals = Terminals::default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let metrics = Arc::new(Mutex::new(Metrics::after(opened.highest_seq)));
     let doors = Doors::stored(&opened.intents);
     let (site, sites) = watch::channel(None);
     let setup = Setup {
@@ -78,8 +86,15 @@ pub fn run(options: DaemonOptions) -> io::Result<()> {
     let (engine, handle) = Engine::begin(setup)?;
     let listener = UnixListener::from(listener);
     listener.set_nonblocking(true)?;
-    let (home, history) = (Arc::new(home), Arc::new(path));
-    let desk = api::Desk { engine: handle, home, history, terminals, doors };
+    let desk = api::Desk {
+        engine: handle,
+        home: Arc::new(home),
+        history: Arc::new(path),
+        terminals,
+        doors,
+        description: api::description(),
+        metrics,
+    };
     std::thread::Builder::new().name("api".to_owned()).spawn(move || {
         runtime.block_on(async {
             let listener = tokio::net::UnixListener::from_std(listener)?;

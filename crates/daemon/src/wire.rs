@@ -10,20 +10,36 @@ use defib_config::Config;
 use defib_core::time::Seconds;
 use defib_core::{Class, Kind, Name, RunId, Signal, State, Wall};
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 pub use crate::doors::Role;
 use crate::logs::Place;
 
+mod look;
+mod why;
+pub(crate) mod words;
+
+pub use look::{
+    Bar, GroupBudget, GroupMember, GroupStatus, Lifeline, Lifelines, Pause, RunUsage, TotalsStatus,
+};
+pub use why::{Decision, Money, Next, Why};
+
+use words::{ClassWord, KindWord, MomentWord, NameWord, StateWord};
+
 /// One agent, as `status --json` shows it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct AgentStatus {
     /// Its name.
+    #[schema(value_type = NameWord)]
     pub name: Name,
     /// The project it belongs to.
+    #[schema(value_type = NameWord)]
     pub project: Name,
     /// The group it is in.
+    #[schema(value_type = Option<NameWord>)]
     pub group: Option<Name>,
     /// Its state.
+    #[schema(value_type = StateWord)]
     pub state: State,
     /// Why it is in that state, where that is not plain.
     pub reason: Option<String>,
@@ -32,24 +48,30 @@ pub struct AgentStatus {
     /// The first process of its run.
     pub pid: Option<u32>,
     /// Its latest run.
+    #[schema(value_type = Option<u64>)]
     pub run: Option<RunId>,
     /// Its own automatic restarts since `up` or `revive`.
     pub restarts: u32,
     /// Failures in a row.
     pub consecutive_failures: u64,
     /// When its run began.
+    #[schema(value_type = Option<MomentWord>)]
     pub started_at: Option<String>,
     /// How long its run has lived.
+    #[schema(value_type = Option<f64>)]
     pub uptime_s: Option<Seconds>,
     /// When something will happen to it by itself.
+    #[schema(value_type = Option<MomentWord>)]
     pub next_at: Option<String>,
     /// When it last wrote something.
+    #[schema(value_type = Option<MomentWord>)]
     pub last_activity_at: Option<String>,
     /// Its last death.
     pub last_death: Option<DeathStatus>,
     /// What it says that it is doing.
     pub status_text: Option<String>,
     /// How long ago it last showed that it lives, where that is asked of it.
+    #[schema(value_type = Option<f64>)]
     pub heartbeat_age_s: Option<Seconds>,
     /// What it has left to spend, by unit.
     pub balance: Option<BTreeMap<String, f64>>,
@@ -72,11 +94,13 @@ pub struct AgentStatus {
 }
 
 /// A line of an agent's ledger, as JSON shows it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct LedgerLine {
     /// Whose.
+    #[schema(value_type = NameWord)]
     pub agent: Name,
     /// When it was last added to.
+    #[schema(value_type = MomentWord)]
     pub at: String,
     /// What it was: `opening`, `funded`, `spent`.
     pub what: String,
@@ -87,25 +111,31 @@ pub struct LedgerLine {
     /// What was left after it; nothing where the agent has no balance of the unit.
     pub balance: Option<f64>,
     /// The run that spent it.
+    #[schema(value_type = Option<u64>)]
     pub run: Option<RunId>,
     /// Who said so: `config`, `operator`, `agent`, `output`, `otlp`.
     pub by: String,
 }
 
 /// A death, as JSON shows it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct DeathStatus {
     /// When.
+    #[schema(value_type = MomentWord)]
     pub at: String,
     /// Of what.
+    #[schema(value_type = ClassWord)]
     pub class: Class,
     /// What sort of death that is.
+    #[schema(value_type = Option<KindWord>)]
     pub kind: Option<Kind>,
     /// The exit code, where there was one.
     pub exit_code: Option<i32>,
     /// The signal, where one ended it.
+    #[schema(value_type = Option<String>)]
     pub signal: Option<Signal>,
     /// How long the run lived.
+    #[schema(value_type = f64)]
     pub ran_s: Seconds,
     /// The line or field that decided the class.
     pub evidence: Option<String>,
@@ -114,7 +144,7 @@ pub struct DeathStatus {
 }
 
 /// How a project is run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
     /// Indefinitely.
@@ -138,11 +168,13 @@ impl Mode {
 }
 
 /// A project to be brought up.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct UpRequest {
     /// The file it was read from.
+    #[schema(value_type = String)]
     pub path: PathBuf,
     /// What the file says.
+    #[schema(value_type = Object)]
     pub config: Config,
     /// How it is run.
     pub mode: Mode,
@@ -154,22 +186,27 @@ pub struct UpRequest {
 }
 
 /// What became of a reload, or would.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Plan {
     /// Agents that are new.
+    #[schema(value_type = Vec<NameWord>)]
     pub added: Vec<Name>,
     /// Agents whose command or environment changed: they are restarted.
+    #[schema(value_type = Vec<NameWord>)]
     pub restarted: Vec<Name>,
     /// Agents whose policy changed: they run on.
+    #[schema(value_type = Vec<NameWord>)]
     pub changed: Vec<Name>,
     /// Agents that are gone: they are stopped.
+    #[schema(value_type = Vec<NameWord>)]
     pub removed: Vec<Name>,
     /// Agents that stay as they are.
+    #[schema(value_type = Vec<NameWord>)]
     pub unchanged: Vec<Name>,
 }
 
 /// What is asked of agents.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Action {
     /// Start.
@@ -195,7 +232,7 @@ impl Action {
 }
 
 /// How an action is done.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ActionOptions {
     /// Without asking first.
     #[serde(default)]
@@ -209,56 +246,63 @@ pub struct ActionOptions {
 }
 
 /// Which logs are wanted, and from where on.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct LogRequest {
     /// Whose, and after which place; without one, the last lines.
+    #[schema(value_type = Vec<(NameWord, Option<Place>)>)]
     pub agents: Vec<(Name, Option<Place>)>,
     /// The last so many lines of each.
     pub lines: usize,
     /// Of this run only.
+    #[schema(value_type = Option<u64>)]
     pub run: Option<RunId>,
     /// And on, as they are written.
     pub follow: bool,
 }
 
 /// What `version --json` says of the daemon.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct DaemonInfo {
     /// Its process id.
     pub pid: u32,
     /// Its version.
     pub version: String,
     /// When it began.
+    #[schema(value_type = MomentWord)]
     pub started_at: String,
     /// The keeper's process id.
     pub keeper_pid: u32,
 }
 
 /// What is said on a terminal's connection, beside what is shown.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "type", rename_all = "kebab-case")]
 pub enum TerminalNews {
     /// This run's terminal is shown from here on.
     Shown {
         /// Which.
+        #[schema(value_type = u64)]
         run: RunId,
     },
     /// The run is over.
     Ended {
         /// Which.
+        #[schema(value_type = u64)]
         run: RunId,
     },
     /// There is no run now.
     Without {
         /// What the agent is doing instead.
+        #[schema(value_type = StateWord)]
         state: State,
         /// When that will change by itself.
+        #[schema(value_type = Option<MomentWord>)]
         next_at: Option<String>,
     },
 }
 
 /// What a viewer of a terminal may ask for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "type", rename_all = "kebab-case")]
 pub enum TerminalRequest {
     /// The viewer's size.
@@ -302,14 +346,14 @@ pub struct TokenStatus {
 }
 
 /// What went wrong, as the API says it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ErrorBody {
     /// The error.
     pub error: ErrorDetail,
 }
 
 /// What went wrong.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ErrorDetail {
     /// A word for programs.
     pub code: ErrorCode,
@@ -320,7 +364,7 @@ pub struct ErrorDetail {
 }
 
 /// A word for what went wrong.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ErrorCode {
     /// It did not work.
@@ -349,6 +393,10 @@ pub enum ErrorCode {
     WrongHost,
     /// There are too many already.
     TooMany,
+    /// Nothing like that can be done at this address.
+    NotAllowed,
+    /// The body is JSON, and does not say what it should.
+    Invalid,
 }
 
 /// A moment as JSON shows it.

@@ -75,7 +75,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let count = Reader::open(&path)?.events(&last)?.len();
     println!("read      {count} last events in {:?}", began.elapsed());
     let began = Instant::now();
-    let filter = RunFilter { agent: Some(agents[7].clone()), limit: Some(100), since: None };
+    let filter =
+        RunFilter { agent: Some(agents[7].clone()), limit: Some(100), ..RunFilter::default() };
     let count = Reader::open(&path)?.runs(&filter)?.len();
     println!("read      {count} last runs of one agent in {:?}", began.elapsed());
     let began = Instant::now();

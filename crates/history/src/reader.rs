@@ -34,6 +34,8 @@ pub struct EventFilter {
     pub since: Option<Wall>,
     /// Those about this agent.
     pub agent: Option<Name>,
+    /// Those of the run with this number.
+    pub run: Option<RunId>,
     /// Those of this type.
     pub kind: Option<String>,
     /// How many of them.
@@ -61,6 +63,8 @@ pub struct RunFilter {
     pub since: Option<Wall>,
     /// At most so many.
     pub limit: Option<u32>,
+    /// Those that began before the one with this [`Run::id`].
+    pub before: Option<i64>,
 }
 
 /// A connection that only reads.
@@ -75,6 +79,10 @@ impl Reader {
     pub fn open(path: &Path) -> Result<Reader, HistoryError> {
         let connection = patiently(|| file::open_to_read(path, &fold::LAYOUT))?;
         Ok(Reader { connection, intents: intent_path(path) })
+    }
+
+    pub(crate) fn connection(&self) -> &Connection {
+        &self.connection
     }
 
     /// The events, oldest first.
@@ -113,6 +121,9 @@ impl Reader {
         }
         if let Some(agent) = &filter.agent {
             clause("agent = ?", String::from(agent.as_str()).into());
+        }
+        if let Some(run) = filter.run {
+            clause("run = ?", integer(run.0).into());
         }
         if let Some(kind) = &filter.kind {
             clause("type = ?", kind.clone().into());
@@ -168,13 +179,15 @@ impl Reader {
         };
         let sql = format!(
             "SELECT {columns} FROM runs WHERE {whose} \
-             AND (?2 IS NULL OR ended_ms IS NULL OR ended_ms >= ?2) ORDER BY {order} LIMIT ?3"
+             AND (?2 IS NULL OR ended_ms IS NULL OR ended_ms >= ?2) \
+             AND (?4 IS NULL OR id < ?4) ORDER BY {order} LIMIT ?3"
         );
         let mut statement = self.connection.prepare_cached(&sql)?;
         let mut rows = statement.query(params![
             filter.agent.as_ref().map(Name::as_str),
             filter.since.map(Wall::as_millis),
             filter.limit.map_or(-1, i64::from),
+            filter.before,
         ])?;
         let mut runs = Vec::new();
         while let Some(row) = rows.next()? {

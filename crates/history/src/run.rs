@@ -31,6 +31,9 @@ pub struct Run {
     pub death: Option<RunDeath>,
     /// What policy made of its death.
     pub verdict: Option<Verdict>,
+    /// The number of the event that it began with, by which runs of all agents are in order.
+    #[serde(skip)]
+    pub id: i64,
     /// The project of the agent, where it was of one.
     #[serde(skip)]
     pub project: Option<Name>,
@@ -76,7 +79,7 @@ pub struct RunDeath {
 /// The columns that [`Run::of_row`] reads, in its order.
 pub(crate) const COLUMNS: &str = "agent, run, project, generation, started_ms, ended_ms, ran_ms, \
      class, exit_code, signal, evidence, verdict, trace, alive, cpu_user_ms, cpu_system_ms, \
-     memory_peak_bytes, log_from_segment, log_from_offset, log_to_segment, log_to_offset";
+     memory_peak_bytes, log_from_segment, log_from_offset, log_to_segment, log_to_offset, id";
 
 impl Run {
     /// Reads a row of [`COLUMNS`]; nothing where its agent is no name.
@@ -112,6 +115,7 @@ impl Run {
             ran_s,
             death,
             verdict: word(11)?.and_then(|word| serde_json::from_value(word.into()).ok()),
+            id: row.get(21)?,
             project: word(2)?.and_then(|word| Name::parse(&word).ok()),
             generation: count(3)?,
             alive: row.get(13)?,

@@ -4,7 +4,7 @@
 //! telling whether anything moves at all, not for accounting.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use defib_core::{Name, RunId};
@@ -28,13 +28,17 @@ pub fn activity(first: u32, agent: &Name, run: RunId) -> Activity {
 }
 
 fn by_cgroup(first: u32, agent: &Name) -> Option<Activity> {
+    read_cgroup(&own_cgroup(first, agent)?)
+}
+
+/// The folder of the cgroup that the keeper made for a run.
+fn own_cgroup(first: u32, agent: &Name) -> Option<PathBuf> {
     let cgroup = std::fs::read_to_string(format!("/proc/{first}/cgroup")).ok()?;
     let own = cgroup.lines().find_map(|line| line.strip_prefix("0::"))?;
     // Only the one that the keeper made for it: another may be shared with strangers.
     let (name, _) = own.rsplit('/').next()?.split_once('@')?;
     let mounts = (name == agent.as_str()).then(|| std::fs::read_to_string("/proc/self/mountinfo"));
-    let folder = find_cgroup(&cgroup, &mounts?.ok()?)?;
-    read_cgroup(&folder)
+    find_cgroup(&cgroup, &mounts?.ok()?)
 }
 
 fn read_cgroup(folder: &Path) -> Option<Activity> {
@@ -45,6 +49,12 @@ fn read_cgroup(folder: &Path) -> Option<Activity> {
         cpu: Duration::from_micros(used.parse().ok()?),
         processes: processes.lines().filter_map(|line| line.parse().ok()).collect(),
     })
+}
+
+/// The memory of a run's cgroup, where it has one of its own and somebody counts.
+pub(crate) fn cgroup_memory(first: u32, agent: &Name) -> Option<u64> {
+    let text = std::fs::read_to_string(own_cgroup(first, agent)?.join("memory.current")).ok()?;
+    text.trim().parse().ok()
 }
 
 /// What `stat` says of a process.

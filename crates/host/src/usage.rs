@@ -1,8 +1,12 @@
-//! What a process uses now, for people who look.
-//!
-//! These are figures of one process, not of what descends from it, and old the moment they are read.
+//! What processes use now, for people who look. The figures are old the moment they are read.
 
-/// A process's memory and CPU time.
+use std::time::Duration;
+
+use defib_core::{Name, RunId};
+
+use crate::activity::{activity, cgroup_memory};
+
+/// One process's memory and CPU time, without what descends from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Usage {
     /// Memory it has in use, in bytes.
@@ -11,6 +15,32 @@ pub struct Usage {
     pub cpu_ms: u64,
     /// When it began, in clock ticks since boot: two processes with one number differ in this.
     pub started_ticks: u64,
+}
+
+/// What a run uses, with all that descends from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RunUsage {
+    /// Memory in use: that of its cgroup, or what its processes have resident together, in which
+    /// what they share is counted for each.
+    pub memory_bytes: u64,
+    /// CPU time so far.
+    pub cpu: Duration,
+    /// How many processes it has.
+    pub processes: u32,
+}
+
+/// Looks at a run by its first process.
+pub fn run_usage(first: u32, agent: &Name, run: RunId) -> RunUsage {
+    let seen = activity(first, agent, run);
+    let resident = || {
+        let each = seen.processes.iter().filter_map(|pid| usage(*pid));
+        each.map(|usage| usage.resident_bytes).fold(0, u64::saturating_add)
+    };
+    RunUsage {
+        memory_bytes: cgroup_memory(first, agent).unwrap_or_else(resident),
+        cpu: seen.cpu,
+        processes: u32::try_from(seen.processes.len()).unwrap_or(u32::MAX),
+    }
 }
 
 /// Reads it. `None`: there is no such process, or it has ended and was not waited for.

@@ -4,10 +4,11 @@ use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use defib_core::{Name, Policy, Preset, span};
+use defib_daemon::replay::Replay;
 use defib_sim::rehearsal::{Account, Outcome, Rehearsal};
 use defib_sim::script::Script;
 
-use super::replay::Replay;
+use super::replay::{compare, replay_of, script_of, summary};
 use super::timeline::{Timeline, policy_line};
 use super::{ConfigFile, Context};
 use crate::failure::{Code, Failure};
@@ -80,7 +81,7 @@ struct Subject {
 impl Simulate {
     pub(crate) fn run(&self, context: &Context) -> Result<(), Failure> {
         match (&self.history, &self.script) {
-            (Some(name), _) => self.replay(&Replay::of(context, name)?),
+            (Some(name), _) => self.replay(&replay_of(context, name)?),
             (None, script) => self.rehearse(script.as_deref().unwrap_or_default()),
         }
     }
@@ -100,14 +101,14 @@ impl Simulate {
 
     fn replay(&self, replay: &Replay) -> Result<(), Failure> {
         let (subject, seed) = (self.subject()?, self.seed());
-        let account = self.play(&subject, replay.script()?, seed, Duration::MAX);
+        let account = self.play(&subject, script_of(replay)?, seed, Duration::MAX);
         if self.json {
             return output::json(&replay.json(&subject.name, &account));
         }
         let mut head = self.head(&subject, seed);
-        head.insert(1, ("history", replay.summary()));
+        head.insert(1, ("history", summary(replay)));
         let timeline = Timeline::of(&account, subject.preset);
-        output::print(&format!("{}\n{}", shown(&head), replay.compare(&account, &timeline)))
+        output::print(&format!("{}\n{}", shown(&head), compare(replay, &account, &timeline)))
     }
 
     fn seed(&self) -> u64 {

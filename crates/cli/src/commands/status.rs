@@ -7,7 +7,7 @@ use defib_daemon::wire::AgentStatus;
 use jiff::Timestamp;
 
 use super::Context;
-use crate::failure::{Code, Failure};
+use crate::failure::Failure;
 use crate::output;
 use crate::table::{Cell, table};
 
@@ -131,7 +131,7 @@ pub(crate) fn ago(stamp: &str, now: Timestamp) -> String {
 }
 
 /// How far off a stamp is.
-pub(crate) fn until(stamp: &str, now: Timestamp) -> String {
+fn until(stamp: &str, now: Timestamp) -> String {
     match stamp.parse::<Timestamp>() {
         Ok(at) => format!("in {}", Shown(coarse(between(now, at)))),
         Err(_) => stamp.to_owned(),
@@ -165,9 +165,4 @@ pub(crate) fn is_down(status: &AgentStatus) -> bool {
 /// Whether an agent has come to where only time or a person changes something.
 pub(crate) fn is_settled(status: &AgentStatus) -> bool {
     !matches!(status.state, State::Starting)
-}
-
-/// The failure of a command that needs a name and has none.
-pub(crate) fn need_name() -> Failure {
-    Failure::new(Code::Usage, "which agent?").hint("`defib status` lists them")
 }

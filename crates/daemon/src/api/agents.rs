@@ -2,39 +2,112 @@
 
 use std::collections::BTreeMap;
 
-use axum::Router;
-use axum::extract::{Path, State};
-use axum::response::Json;
-use axum::routing::{get, post};
+use axum::extract::State;
+use axum::http::{HeaderMap, Uri};
+use axum::response::{Json, Response};
 use defib_core::{Name, RunId, Signal, State as AgentState};
 use defib_history::Intent;
 use serde::Deserialize;
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
+use super::answer::Listed;
+use super::extract::{Body, Maybe, Params, Segments, bounded};
+use super::spec::{InState, OfAgent, Usual, WithBody};
 use super::{Desk, Trouble};
 use crate::engine::Ask;
+use crate::wire::words::NameWord;
 use crate::wire::{Action, ActionOptions, AgentStatus, ErrorCode, ErrorDetail};
 
-pub(super) fn routes() -> Router<Desk> {
-    Router::new()
-        .route("/api/v1/agents", get(list))
-        .route("/api/v1/agents/{name}", get(one).delete(remove))
-        .route("/api/v1/agents/{name}/signal", post(signal))
-        .route("/api/v1/agents/{name}/{action}", post(act))
+/// No page of agents is longer.
+const MOST: u32 = 10_000;
+
+pub(super) fn routes() -> OpenApiRouter<Desk> {
+    OpenApiRouter::new()
+        .routes(routes!(list))
+        .routes(routes!(one, remove))
+        .routes(routes!(signal))
+        .routes(routes!(start))
+        .routes(routes!(stop))
+        .routes(routes!(restart))
+        .routes(routes!(revive))
 }
 
-async fn list(State(desk): State<Desk>) -> Result<Json<Vec<AgentStatus>>, Trouble> {
-    desk.ask(|answer| Ask::Status(Vec::new(), answer)).await.map(Json)
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct ListQuery {
+    /// At most so many; all without it.
+    #[param(minimum = 1, maximum = 10_000)]
+    limit: Option<u32>,
+    /// Those after the agent of this name, as the `Link` of the page before says.
+    cursor: Option<String>,
 }
 
-/// The agent, or the members of the group, of that name.
+/// Every agent.
+///
+/// The `ETag` changes with everything but how long something has lasted (`uptime_s`,
+/// `heartbeat_age_s`).
+#[utoipa::path(
+    get, path = "/api/v1/agents", tag = "agents", params(ListQuery),
+    responses(
+        (status = 200, body = [AgentStatus]), (status = 304, description = "It is as it was."), Usual
+    )
+)]
+async fn list(
+    State(desk): State<Desk>,
+    headers: HeaderMap,
+    uri: Uri,
+    Params(query): Params<ListQuery>,
+) -> Result<Response, Trouble> {
+    let limit = bounded("limit", query.limit, MOST, MOST)?;
+    let mut agents = desk.ask(|answer| Ask::Status(Vec::new(), answer)).await?;
+    if let Some(cursor) = query.cursor {
+        let at = agents.iter().position(|agent| agent.name.as_str() == cursor);
+        let Some(at) = at else {
+            let trouble = Trouble::new(ErrorCode::BadRequest, format!("{cursor:?} is no agent"));
+            return Err(trouble.hint("begin again without a cursor"));
+        };
+        agents.drain(..=at);
+    }
+    let has_more = agents.len() > limit as usize;
+    agents.truncate(limit as usize);
+    let last = agents.last().filter(|_| has_more).map(|agent| agent.name.as_str().to_owned());
+    let ageless: Vec<AgentStatus> = agents
+        .iter()
+        .map(|agent| AgentStatus { uptime_s: None, heartbeat_age_s: None, ..agent.clone() })
+        .collect();
+    let listed = Listed { list: &agents, next: last.map(|last| ("cursor", last)) };
+    listed.answer_as(&headers, &uri, &ageless)
+}
+
+/// One agent, or the members of a group.
+///
+/// An array in both cases.
+#[utoipa::path(
+    get, path = "/api/v1/agents/{name}", tag = "agents",
+    params(("name" = String, Path, description = "The agent, or a group for its members.")),
+    responses((status = 200, body = [AgentStatus]), OfAgent, Usual)
+)]
 async fn one(
     State(desk): State<Desk>,
-    Path(name): Path<String>,
+    Segments(name): Segments<String>,
 ) -> Result<Json<Vec<AgentStatus>>, Trouble> {
     desk.ask(|answer| Ask::Status(vec![name], answer)).await.map(Json)
 }
 
-async fn remove(State(desk): State<Desk>, Path(name): Path<String>) -> Result<Json<Name>, Trouble> {
+/// Takes an agent away that was added without a file.
+///
+/// Answers with its name when that is on disk; its run ends as by `stop`.
+#[utoipa::path(
+    delete, path = "/api/v1/agents/{name}", tag = "agents",
+    params(("name" = String, Path, description = "The agent.")),
+    responses((status = 200, body = NameWord), OfAgent, InState, Usual)
+)]
+async fn remove(
+    State(desk): State<Desk>,
+    Segments(name): Segments<String>,
+) -> Result<Json<Name>, Trouble> {
     let name = desk.ask(|answer| Ask::Remove(name, answer)).await?;
     let (engine, home, gone) = (desk.engine.clone(), desk.home.clone(), name.clone());
     let forgotten = tokio::task::spawn_blocking(move || {
@@ -49,15 +122,24 @@ async fn remove(State(desk): State<Desk>, Path(name): Path<String>) -> Result<Js
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 struct SignalRequest {
+    /// By name or number: `TERM`, `SIGUSR1`, `9`.
     signal: String,
 }
 
+/// Sends a signal to an agent's first process.
+///
+/// What comes of it is a death like any other. To end an agent for good, stop it.
+#[utoipa::path(
+    post, path = "/api/v1/agents/{name}/signal", tag = "agents", request_body = SignalRequest,
+    params(("name" = String, Path, description = "The agent.")),
+    responses((status = 200, body = NameWord), OfAgent, InState, WithBody, Usual)
+)]
 async fn signal(
     State(desk): State<Desk>,
-    Path(name): Path<String>,
-    Json(request): Json<SignalRequest>,
+    Segments(name): Segments<String>,
+    Body(request): Body<SignalRequest>,
 ) -> Result<Json<Name>, Trouble> {
     let Some(signal) = Signal::parse(&request.signal) else {
         return Err(Trouble(ErrorDetail {
@@ -69,11 +151,76 @@ async fn signal(
     desk.ask(|answer| Ask::Signal(name, signal, answer)).await.map(Json)
 }
 
+/// Starts an agent, or the members of a group, in order.
+///
+/// Answers when it is so, at once with `no_wait`.
+#[utoipa::path(
+    post, path = "/api/v1/agents/{name}/start", tag = "agents", request_body = Option<ActionOptions>,
+    params(("name" = String, Path, description = "The agent, or a group for its members.")),
+    responses((status = 200, body = [AgentStatus]), OfAgent, InState, WithBody, Usual)
+)]
+async fn start(
+    State(desk): State<Desk>,
+    Segments(name): Segments<String>,
+    Maybe(options): Maybe<ActionOptions>,
+) -> Result<Json<Vec<AgentStatus>>, Trouble> {
+    act(&desk, name, Action::Start, options).await
+}
+
+/// Stops an agent, or the members of a group, in reverse order.
+///
+/// Answers when it is so, at once with `no_wait`.
+#[utoipa::path(
+    post, path = "/api/v1/agents/{name}/stop", tag = "agents", request_body = Option<ActionOptions>,
+    params(("name" = String, Path, description = "The agent, or a group for its members.")),
+    responses((status = 200, body = [AgentStatus]), OfAgent, InState, WithBody, Usual)
+)]
+async fn stop(
+    State(desk): State<Desk>,
+    Segments(name): Segments<String>,
+    Maybe(options): Maybe<ActionOptions>,
+) -> Result<Json<Vec<AgentStatus>>, Trouble> {
+    act(&desk, name, Action::Stop, options).await
+}
+
+/// Ends the run of an agent and begins another.
+///
+/// Answers when it is so, at once with `no_wait`.
+#[utoipa::path(
+    post, path = "/api/v1/agents/{name}/restart", tag = "agents", request_body = Option<ActionOptions>,
+    params(("name" = String, Path, description = "The agent, or a group for its members.")),
+    responses((status = 200, body = [AgentStatus]), OfAgent, InState, WithBody, Usual)
+)]
+async fn restart(
+    State(desk): State<Desk>,
+    Segments(name): Segments<String>,
+    Maybe(options): Maybe<ActionOptions>,
+) -> Result<Json<Vec<AgentStatus>>, Trouble> {
+    act(&desk, name, Action::Restart, options).await
+}
+
+/// Puts an agent back that has crashed out or was halted.
+///
+/// Answers when it is so, at once with `no_wait`.
+#[utoipa::path(
+    post, path = "/api/v1/agents/{name}/revive", tag = "agents", request_body = Option<ActionOptions>,
+    params(("name" = String, Path, description = "The agent, or a group for its members.")),
+    responses((status = 200, body = [AgentStatus]), OfAgent, InState, WithBody, Usual)
+)]
+async fn revive(
+    State(desk): State<Desk>,
+    Segments(name): Segments<String>,
+    Maybe(options): Maybe<ActionOptions>,
+) -> Result<Json<Vec<AgentStatus>>, Trouble> {
+    act(&desk, name, Action::Revive, options).await
+}
+
 /// Does it, and answers when it is so.
 async fn act(
-    State(desk): State<Desk>,
-    Path((name, action)): Path<(String, Action)>,
-    Json(options): Json<ActionOptions>,
+    desk: &Desk,
+    name: String,
+    action: Action,
+    options: ActionOptions,
 ) -> Result<Json<Vec<AgentStatus>>, Trouble> {
     // From before the request on, so that nothing that follows from it is missed.
     let mut events = desk.engine.subscribe();

@@ -1,41 +1,60 @@
 //! Projects and the daemon itself: up, plan, down, close, upgrade.
 
-use axum::Router;
 use axum::extract::State;
 use axum::response::Json;
-use axum::routing::{get, post};
 use defib_core::Name;
 use defib_history::{Intent, Project};
 use serde::Deserialize;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
+use super::extract::Body;
+use super::spec::{OfAgent, Usual, WithBody};
 use super::{Desk, Trouble};
 use crate::engine::Ask;
+use crate::wire::words::NameWord;
 use crate::wire::{DaemonInfo, ErrorCode, ErrorDetail, Plan, UpRequest};
 
-pub(super) fn routes() -> Router<Desk> {
-    Router::new()
-        .route("/api/v1/daemon", get(info))
-        .route("/api/v1/up", post(up))
-        .route("/api/v1/plan", post(plan))
-        .route("/api/v1/down", post(down))
-        .route("/api/v1/close", post(close))
-        .route("/api/v1/upgrade", post(upgrade))
+pub(super) fn routes() -> OpenApiRouter<Desk> {
+    OpenApiRouter::new()
+        .routes(routes!(info))
+        .routes(routes!(up))
+        .routes(routes!(plan))
+        .routes(routes!(down))
+        .routes(routes!(close))
+        .routes(routes!(upgrade))
 }
 
+/// Who the daemon is.
+#[utoipa::path(
+    get, path = "/api/v1/daemon", tag = "daemon",
+    responses((status = 200, body = DaemonInfo), Usual)
+)]
 async fn info(State(desk): State<Desk>) -> Result<Json<DaemonInfo>, Trouble> {
     desk.ask(Ask::Info).await.map(Json)
 }
 
+/// Brings a project up. Answers with the names of its agents.
+#[utoipa::path(
+    post, path = "/api/v1/up", tag = "projects", request_body = UpRequest,
+    responses((status = 200, body = [NameWord]), WithBody, Usual)
+)]
 async fn up(
     State(desk): State<Desk>,
-    Json(request): Json<UpRequest>,
+    Body(request): Body<UpRequest>,
 ) -> Result<Json<Vec<Name>>, Trouble> {
+    bring_up(&desk, request).await.map(Json)
+}
+
+/// Brings a project up that comes from outside.
+pub(super) async fn bring_up(desk: &Desk, request: UpRequest) -> Result<Vec<Name>, Trouble> {
     // Whether it can be applied at all is known before it is stored, and it is stored before it is
     // acted on; the engine waits for neither.
     let asked = Box::new(request.clone());
     desk.ask(|answer| Ask::Plan(asked, answer)).await?;
-    store(&desk, &request).await?;
-    desk.ask(|answer| Ask::Up(Box::new(request), answer)).await.map(Json)
+    store(desk, &request).await?;
+    desk.ask(|answer| Ask::Up(Box::new(request), answer)).await
 }
 
 async fn store(desk: &Desk, request: &UpRequest) -> Result<(), Trouble> {
@@ -60,37 +79,60 @@ async fn store(desk: &Desk, request: &UpRequest) -> Result<(), Trouble> {
     }
 }
 
+/// Says what bringing a project up would change.
+#[utoipa::path(
+    post, path = "/api/v1/plan", tag = "projects", request_body = UpRequest,
+    responses((status = 200, body = Plan), WithBody, Usual)
+)]
 async fn plan(
     State(desk): State<Desk>,
-    Json(request): Json<UpRequest>,
+    Body(request): Body<UpRequest>,
 ) -> Result<Json<Plan>, Trouble> {
     desk.ask(|answer| Ask::Plan(Box::new(request), answer)).await.map(Json)
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 struct DownRequest {
+    /// Which; all of them without one.
+    #[schema(value_type = Option<NameWord>)]
     project: Option<Name>,
 }
 
+/// Takes a project down, or all of them. Answers with the names of the agents.
+#[utoipa::path(
+    post, path = "/api/v1/down", tag = "projects", request_body = DownRequest,
+    responses((status = 200, body = [NameWord]), OfAgent, WithBody, Usual)
+)]
 async fn down(
     State(desk): State<Desk>,
-    Json(request): Json<DownRequest>,
+    Body(request): Body<DownRequest>,
 ) -> Result<Json<Vec<Name>>, Trouble> {
     desk.ask(|answer| Ask::Down(request.project, answer)).await.map(Json)
 }
 
+/// Ends every agent, and the daemon with them.
+#[utoipa::path(
+    post, path = "/api/v1/close", tag = "daemon",
+    responses((status = 200), Usual)
+)]
 async fn close(State(desk): State<Desk>) -> Result<Json<()>, Trouble> {
     desk.ask(Ask::CloseAll).await.map(Json)
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 struct UpgradeRequest {
+    /// The path of the program that the next daemon is started from.
     program: String,
 }
 
+/// Replaces this daemon by one from another program. No agent notices.
+#[utoipa::path(
+    post, path = "/api/v1/upgrade", tag = "daemon", request_body = UpgradeRequest,
+    responses((status = 200), WithBody, Usual)
+)]
 async fn upgrade(
     State(desk): State<Desk>,
-    Json(request): Json<UpgradeRequest>,
+    Body(request): Body<UpgradeRequest>,
 ) -> Result<Json<()>, Trouble> {
     desk.ask(|answer| Ask::Replace(request.program, answer)).await.map(Json)
 }

@@ -1,91 +1,176 @@
-//! Events and history: what has happened, and on as it happens.
+//! Events: what was decided and has happened, and on as it happens.
 
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use axum::Router;
-use axum::extract::{Path, Query, State};
-use axum::http::HeaderMap;
+use axum::extract::State;
+use axum::http::header::ACCEPT;
+use axum::http::{HeaderMap, Uri};
 use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
-use axum::response::{IntoResponse, Json, Response};
-use axum::routing::get;
-use defib_core::{RunId, Wall};
-use defib_history::{Event, EventFilter, Reader, RunFilter, Take};
+use axum::response::{IntoResponse, Response};
+use defib_history::{Event, EventFilter, Reader, Take};
 use serde::Deserialize;
 use tokio::sync::broadcast::error::RecvError;
-use tokio::sync::mpsc;
+use tokio::sync::{broadcast, mpsc};
 use tokio_stream::wrappers::ReceiverStream;
+use utoipa::IntoParams;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
+use super::answer::Listed;
+use super::extract::{Params, bounded, name};
+use super::spec::Usual;
 use super::{Desk, Trouble};
 use crate::wire::ErrorCode;
+use crate::wire::words::EventWord;
 
-pub(super) fn routes() -> Router<Desk> {
-    Router::new()
-        .route("/api/v1/events", get(events))
-        .route("/api/v1/history", get(history))
-        .route("/api/v1/agents/{name}/runs/{run}/tail", get(tail))
+/// No answer has more events.
+const MOST: u32 = 1_000_000;
+/// How many of the past are read at a time for one who follows.
+const PIECE: u32 = 2_000;
+
+pub(super) fn routes() -> OpenApiRouter<Desk> {
+    OpenApiRouter::new().routes(routes!(events))
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 struct EventQuery {
     /// Only those after this number.
     after: Option<u64>,
-    /// At most so many of the past.
+    /// The newest so many of the past.
+    #[param(minimum = 1, maximum = 1_000_000)]
     last: Option<u32>,
-    /// And on, as they happen.
+    /// The oldest so many; a `Link` says where the others are.
+    #[param(minimum = 1, maximum = 1_000_000)]
+    limit: Option<u32>,
+    /// Only those of this agent. Not together with `follow`.
+    agent: Option<String>,
+    /// And on, as they happen: the same as `Accept: text/event-stream`.
     #[serde(default)]
     follow: bool,
 }
 
+/// Every decision, oldest first, and on as they are taken.
+///
+/// As JSON an array; with `Accept: text/event-stream` or `follow` a stream of server-sent events that
+/// does not end. There each event's number is its `id`: a client that comes back with it as
+/// `Last-Event-ID`, also to the next daemon, misses none and gets none twice.
+#[utoipa::path(
+    get, path = "/api/v1/events", tag = "history",
+    params(
+        EventQuery,
+        ("Last-Event-ID" = Option<u64>, Header, description = "The same as `after`, which goes before it.")
+    ),
+    responses(
+        (status = 200, content(([EventWord] = "application/json"), (String = "text/event-stream"))),
+        (status = 304, description = "It is as it was."),
+        Usual
+    )
+)]
 async fn events(
     State(desk): State<Desk>,
     headers: HeaderMap,
-    Query(query): Query<EventQuery>,
+    uri: Uri,
+    Params(query): Params<EventQuery>,
 ) -> Result<Response, Trouble> {
     let resumed = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
     let after = query.after.or(resumed);
-    // Listen first, then read the past: what is in both is told once, by its number.
-    let live = desk.engine.subscribe();
-    let past = past(&desk, after, query.last).await?;
-    if !query.follow {
-        return Ok(Json(past).into_response());
+    let accepted = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+    if query.follow || accepted.starts_with("text/event-stream") {
+        // Listen first, then read the past: what is in both is told once, by its number.
+        let live = desk.engine.subscribe();
+        let past = match query.last {
+            Some(last) if after.is_none() => {
+                past(&desk, None, Take::Last(bounded("last", Some(last), 1, MOST)?), None).await?
+            }
+            Some(_) | None => Vec::new(),
+        };
+        let (sender, receiver) = mpsc::channel(256);
+        let follower = Follower { desk, told: after.unwrap_or(0), sender };
+        tokio::spawn(follower.follow(past, live));
+        let stream = Sse::new(ReceiverStream::new(receiver));
+        return Ok(stream.keep_alive(KeepAlive::default()).into_response());
     }
-    let (sender, receiver) = mpsc::channel(256);
-    tokio::spawn(follow(desk, after.unwrap_or(0), past, live, sender));
-    Ok(Sse::new(ReceiverStream::new(receiver)).keep_alive(KeepAlive::default()).into_response())
+    let agent = query.agent.as_deref().map(name).transpose()?;
+    let (take, limit) = match (query.last, query.limit) {
+        (Some(last), _) => (Take::Last(bounded("last", Some(last), 1, MOST)?), None),
+        (None, limit) => {
+            let limit = bounded("limit", limit, MOST, MOST)?;
+            (Take::First(limit), Some(limit))
+        }
+    };
+    let events = past(&desk, after, take, agent).await?;
+    let is_full = limit.is_some_and(|limit| events.len() >= limit as usize);
+    let last = events.last().filter(|_| is_full).map(|event| ("after", event.seq.to_string()));
+    Listed { list: &events, next: last }.answer(&headers, &uri)
 }
 
 type SseSender = mpsc::Sender<Result<SseEvent, Infallible>>;
 
-async fn follow(
+/// The client has gone.
+struct Gone;
+
+/// One who follows.
+struct Follower {
     desk: Desk,
-    mut last: u64,
-    mut past: Vec<Event>,
-    mut live: tokio::sync::broadcast::Receiver<Arc<Event>>,
+    /// The number of the last event that was sent.
+    told: u64,
     sender: SseSender,
-) {
-    loop {
-        for event in past.drain(..) {
-            last = event.seq;
-            if sender.send(Ok(sse(&event))).await.is_err() {
-                return;
+}
+
+impl Follower {
+    /// Sends what was after the last one, then what comes.
+    async fn follow(
+        mut self,
+        first: Vec<Event>,
+        mut live: broadcast::Receiver<Arc<Event>>,
+    ) -> Result<(), Gone> {
+        for event in &first {
+            self.tell(event).await?;
+        }
+        self.catch_up(u64::MAX).await?;
+        loop {
+            let event = tokio::select! {
+                event = live.recv() => event,
+                () = self.sender.closed() => return Err(Gone),
+            };
+            match event {
+                Ok(event) if event.seq <= self.told => {}
+                Ok(event) => {
+                    // A disk that was too slow when the past was read left a gap: what is in it is on
+                    // disk by now, or was lost.
+                    if event.seq > self.told + 1 {
+                        self.catch_up(event.seq).await?;
+                    }
+                    self.tell(&event).await?;
+                }
+                // Too slow: what was missed is in the history.
+                Err(RecvError::Lagged(_)) => self.catch_up(u64::MAX).await?,
+                Err(RecvError::Closed) => return Ok(()),
             }
         }
-        let event = loop {
-            match live.recv().await {
-                Ok(event) if event.seq > last => break event,
-                Ok(_) => {}
-                // Too slow: the client connects again with the number it has, and misses nothing.
-                Err(RecvError::Lagged(_) | RecvError::Closed) => return,
+    }
+
+    /// Sends what the history has after the last one and before `end`, piece by piece: a client that
+    /// is slow holds up nothing but the piece that it reads.
+    async fn catch_up(&mut self, end: u64) -> Result<(), Gone> {
+        loop {
+            let piece = past(&self.desk, Some(self.told), Take::First(PIECE), None).await;
+            let piece = piece.unwrap_or_default();
+            for event in piece.iter().take_while(|event| event.seq < end) {
+                self.tell(event).await?;
             }
-        };
-        // A disk that was too slow when the past was read left a gap: what is in it is on disk by now,
-        // or was lost.
-        if last > 0 && event.seq > last + 1 {
-            let between = self::past(&desk, Some(last), None).await.unwrap_or_default();
-            past.extend(between.into_iter().filter(|between| between.seq < event.seq));
+            let is_last = piece.len() < PIECE as usize;
+            if is_last || piece.last().is_none_or(|event| event.seq >= end) {
+                return Ok(());
+            }
         }
-        past.push((*event).clone());
+    }
+
+    async fn tell(&mut self, event: &Event) -> Result<(), Gone> {
+        self.told = event.seq;
+        self.sender.send(Ok(sse(event))).await.map_err(|_| Gone)
     }
 }
 
@@ -95,60 +180,24 @@ fn sse(event: &Event) -> SseEvent {
 }
 
 /// What is on disk, once everything that was decided before is.
-async fn past(desk: &Desk, after: Option<u64>, last: Option<u32>) -> Result<Vec<Event>, Trouble> {
+async fn past(
+    desk: &Desk,
+    after: Option<u64>,
+    take: Take,
+    agent: Option<defib_core::Name>,
+) -> Result<Vec<Event>, Trouble> {
     let path = desk.history.clone();
     let engine = desk.engine.clone();
     blocking(move || {
         engine.flush_history();
         let reader = Reader::open(&path)?;
-        let take = last.map_or(Take::All, Take::Last);
-        reader.events(&EventFilter { after, take, ..EventFilter::default() })
+        reader.events(&EventFilter { after, take, agent, ..EventFilter::default() })
     })
     .await
-}
-
-#[derive(Debug, Deserialize)]
-struct HistoryQuery {
-    agent: Option<String>,
-    /// Milliseconds since the epoch.
-    since_ms: Option<i64>,
-    limit: Option<u32>,
-}
-
-async fn history(
-    State(desk): State<Desk>,
-    Query(query): Query<HistoryQuery>,
-) -> Result<Json<Vec<defib_history::Run>>, Trouble> {
-    let path = desk.history.clone();
-    let engine = desk.engine.clone();
-    let agent = query.agent.as_deref().and_then(|name| defib_core::Name::parse(name).ok());
-    let filter =
-        RunFilter { agent, since: query.since_ms.map(Wall::from_millis), limit: query.limit };
-    blocking(move || {
-        engine.flush_history();
-        Reader::open(&path)?.runs(&filter)
-    })
-    .await
-    .map(Json)
-}
-
-/// The end of what a run wrote, as it is kept with its death: without secrets.
-async fn tail(
-    State(desk): State<Desk>,
-    Path((name, run)): Path<(String, u64)>,
-) -> Result<Vec<u8>, Trouble> {
-    let name = defib_core::Name::parse(&name)
-        .map_err(|error| Trouble::new(ErrorCode::NoSuchAgent, format!("{name:?}: {error}")))?;
-    let (path, engine) = (desk.history.clone(), desk.engine.clone());
-    let tail = blocking(move || {
-        engine.flush_history();
-        Reader::open(&path)?.tail(&name, RunId(run))
-    });
-    Ok(tail.await?.unwrap_or_default())
 }
 
 /// Runs something that waits for the disk where waiting harms nobody.
-async fn blocking<T: Send + 'static>(
+pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, defib_history::HistoryError> + Send + 'static,
 ) -> Result<T, Trouble> {
     match tokio::task::spawn_blocking(work).await {

@@ -6,16 +6,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 
-use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::extract::{Json, Path, Query, State};
+use axum::extract::State;
 use axum::response::Response;
-use axum::routing::{get, post};
 use defib_core::{Name, RunId};
 use serde::Deserialize;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
+use utoipa::IntoParams;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
+use super::extract::{Body as Asked, Params, Segments};
+use super::spec::{OfAgent, Usual, WithBody};
 use super::{Desk, Trouble};
 use crate::engine::Ask;
 use crate::logs::{Extent, Frame, LogReader, folder};
@@ -24,17 +27,17 @@ use crate::wire::{ErrorCode, ErrorDetail, LogRequest};
 /// How much of one log is sent before it is another's turn.
 const PIECE: usize = 1 << 18;
 
-pub(super) fn routes() -> Router<Desk> {
-    Router::new()
-        .route("/api/v1/agents/{name}/logs", get(plain))
-        .route("/api/v1/logs", post(framed))
+pub(super) fn routes() -> OpenApiRouter<Desk> {
+    OpenApiRouter::new().routes(routes!(plain)).routes(routes!(framed))
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 struct LogQuery {
     /// The last so many lines.
     #[serde(default = "hundred")]
-    lines: usize,
+    #[param(maximum = 1_000_000)]
+    lines: u32,
     /// Of this run only.
     run: Option<u64>,
     /// And on, as they are written.
@@ -42,17 +45,27 @@ struct LogQuery {
     follow: bool,
 }
 
-const fn hundred() -> usize {
+const fn hundred() -> u32 {
     100
 }
 
 /// The log of one agent, nothing but its bytes.
+///
+/// With `follow` the answer goes on as the agent writes.
+#[utoipa::path(
+    get, path = "/api/v1/agents/{name}/logs", tag = "agents",
+    params(("name" = String, Path, description = "The agent."), LogQuery),
+    responses(
+        (status = 200, content_type = "application/octet-stream", body = Vec<u8>), OfAgent, Usual
+    )
+)]
 async fn plain(
     State(desk): State<Desk>,
-    Path(name): Path<String>,
-    Query(query): Query<LogQuery>,
+    Segments(name): Segments<String>,
+    Params(query): Params<LogQuery>,
 ) -> Result<Response, Trouble> {
     let LogQuery { lines, run, follow } = query;
+    let lines = lines as usize;
     let agents = desk.ask(|answer| Ask::Status(vec![name], answer)).await?;
     let Some(name) = agents.into_iter().next().map(|agent| agent.name) else {
         return Err(Trouble::new(ErrorCode::NoSuchAgent, "the group has no members"));
@@ -63,9 +76,19 @@ async fn plain(
 }
 
 /// The logs of several agents, in frames.
+///
+/// Each frame is a length, whose it is, where it ends, and its bytes; with that a client goes on under
+/// the next daemon and misses nothing. It is what `defib logs` reads.
+#[utoipa::path(
+    post, path = "/api/v1/logs", tag = "agents", request_body = LogRequest,
+    responses(
+        (status = 200, content_type = "application/octet-stream", body = Vec<u8>),
+        OfAgent, WithBody, Usual
+    )
+)]
 async fn framed(
     State(desk): State<Desk>,
-    Json(request): Json<LogRequest>,
+    Asked(request): Asked<LogRequest>,
 ) -> Result<Response, Trouble> {
     let readers = open(&desk, &request)?;
     Ok(stream(&desk, readers, request.follow, |frame| frame.encode()))

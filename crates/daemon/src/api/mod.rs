@@ -4,27 +4,39 @@
 //! needs. What goes wrong is a JSON object with a code, a message and a hint.
 
 mod access;
+mod add;
 mod agents;
+mod answer;
 mod control;
 mod events;
+mod extract;
+mod lab;
 mod logs;
+mod look;
+mod metrics;
 mod money;
 mod own;
+mod runs;
+mod spec;
 mod terminal;
+mod why;
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Json, Response};
-use axum::routing::get;
 use tokio::sync::oneshot;
+use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use crate::doors::{Doors, guard};
 use crate::engine::{Answer, Ask, EngineHandle};
+use crate::metrics::Metrics;
 use crate::terminal::Terminals;
 use crate::wire::{ErrorBody, ErrorCode, ErrorDetail};
 
@@ -36,25 +48,61 @@ pub(crate) struct Desk {
     pub(crate) history: Arc<PathBuf>,
     pub(crate) terminals: Terminals,
     pub(crate) doors: Doors,
+    /// What the API says of itself.
+    pub(crate) description: spec::Text,
+    /// What is counted for whoever watches.
+    pub(crate) metrics: Arc<Mutex<Metrics>>,
+}
+
+/// Every route, with what is said of it.
+fn described() -> OpenApiRouter<Desk> {
+    OpenApiRouter::with_openapi(spec::Whole::openapi())
+        .routes(routes!(health))
+        .merge(add::routes())
+        .merge(agents::routes())
+        .merge(control::routes())
+        .merge(events::routes())
+        .merge(lab::routes())
+        .merge(logs::routes())
+        .merge(look::routes())
+        .merge(own::routes())
+        .merge(runs::routes())
+        .merge(metrics::routes())
+        .merge(money::routes())
+        .merge(spec::routes())
+        .merge(terminal::routes())
+        .merge(why::routes())
+}
+
+/// What the API says of itself.
+pub(crate) fn description() -> spec::Text {
+    let mut whole = described().into_openapi();
+    whole.info.version = env!("CARGO_PKG_VERSION").to_owned();
+    serde_json::to_string(&whole).unwrap_or_default().into()
 }
 
 /// Every route, with the guard before it.
 pub(crate) fn routes(desk: Desk) -> Router {
-    Router::new()
-        .route("/healthz", get(async || "ok\n"))
+    let (router, _) = described().split_for_parts();
+    router
         .merge(access::routes())
-        .merge(agents::routes())
-        .merge(control::routes())
-        .merge(events::routes())
-        .merge(logs::routes())
-        .merge(own::routes())
-        .merge(money::routes())
-        .merge(terminal::routes())
         .fallback(async || Trouble::new(ErrorCode::NotFound, "there is nothing at this address"))
+        .method_not_allowed_fallback(async || {
+            Trouble::new(ErrorCode::NotAllowed, "nothing like that can be done at this address")
+        })
         // The guard has read the body by then, and knows how large it may be.
         .layer(DefaultBodyLimit::disable())
         .layer(from_fn_with_state(desk.clone(), guard))
         .with_state(desk)
+}
+
+/// Whether the daemon answers.
+#[utoipa::path(
+    get, path = "/healthz", tag = "daemon",
+    responses((status = 200, description = "It does.", content_type = "text/plain", body = String), spec::Usual)
+)]
+async fn health() -> &'static str {
+    "ok\n"
 }
 
 impl Desk {
@@ -101,6 +149,8 @@ impl IntoResponse for Trouble {
             ErrorCode::WrongType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             ErrorCode::WrongHost => StatusCode::MISDIRECTED_REQUEST,
             ErrorCode::TooMany => StatusCode::TOO_MANY_REQUESTS,
+            ErrorCode::NotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            ErrorCode::Invalid => StatusCode::UNPROCESSABLE_ENTITY,
         };
         (status, Json(ErrorBody { error: self.0 })).into_response()
     }

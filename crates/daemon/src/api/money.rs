@@ -1,16 +1,18 @@
 //! Money: what agents are given, and what became of it.
 
-use axum::Router;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::Json;
-use axum::routing::{get, post};
 use defib_core::Name;
 use defib_history::{Entry, Reader};
 use serde::Deserialize;
 use tokio::sync::oneshot;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
+use super::extract::{Body, Segments};
+use super::spec::{OfAgent, Usual, WithBody};
 use super::{Desk, Trouble};
-use crate::engine::Ask;
 use crate::ledger::{Receipt, amount, micros};
 use crate::wire::{ErrorCode, LedgerLine, stamp};
 
@@ -19,27 +21,36 @@ const LINES: u32 = 1000;
 /// A unit is a word, not a story.
 const LONGEST_UNIT: usize = 32;
 
-pub(super) fn routes() -> Router<Desk> {
-    Router::new()
-        .route("/api/v1/agents/{name}/fund", post(fund))
-        .route("/api/v1/agents/{name}/ledger", get(ledger))
+pub(super) fn routes() -> OpenApiRouter<Desk> {
+    OpenApiRouter::new().routes(routes!(fund)).routes(routes!(ledger))
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 struct FundRequest {
+    /// How much, to the millionth.
+    #[schema(exclusive_minimum = 0)]
     amount: f64,
+    /// Of what: `scrip`, `usd`, `tokens`.
+    #[schema(min_length = 1, max_length = 32)]
     unit: String,
 }
 
-/// Answers when it is on disk and counts.
+/// Gives an agent something to spend.
+///
+/// Answers when that is on disk and counts.
+#[utoipa::path(
+    post, path = "/api/v1/agents/{name}/fund", tag = "agents", request_body = FundRequest,
+    params(("name" = String, Path, description = "The agent.")),
+    responses((status = 200, body = Receipt), OfAgent, WithBody, Usual)
+)]
 async fn fund(
     State(desk): State<Desk>,
-    Path(name): Path<String>,
-    Json(request): Json<FundRequest>,
+    Segments(name): Segments<String>,
+    Body(request): Body<FundRequest>,
 ) -> Result<Json<Receipt>, Trouble> {
     let FundRequest { amount, unit } = request;
     let amount = checked(amount, &unit)?;
-    let agent = one(&desk, name).await?;
+    let agent = desk.agent(&name).await?;
     let (answer, answered) = oneshot::channel();
     desk.engine.ledger().fund(agent, unit, amount, answer);
     match answered.await {
@@ -63,11 +74,22 @@ pub(crate) fn checked(amount: f64, unit: &str) -> Result<i64, Trouble> {
     Ok(micros)
 }
 
+/// What an agent was given and what it spent, oldest first: the newest thousand lines.
+#[utoipa::path(
+    get, path = "/api/v1/agents/{name}/ledger", tag = "agents",
+    params(("name" = String, Path, description = "The agent.")),
+    responses((status = 200, body = [LedgerLine]), OfAgent, Usual)
+)]
 async fn ledger(
     State(desk): State<Desk>,
-    Path(name): Path<String>,
+    Segments(name): Segments<String>,
 ) -> Result<Json<Vec<LedgerLine>>, Trouble> {
-    let agent = one(&desk, name).await?;
+    let agent = desk.agent(&name).await?;
+    lines_of(&desk, agent).await.map(Json)
+}
+
+/// The newest lines of an agent's ledger, oldest first.
+pub(super) async fn lines_of(desk: &Desk, agent: Name) -> Result<Vec<LedgerLine>, Trouble> {
     let (flushed, until) = oneshot::channel();
     let tell = move || {
         let _ = flushed.send(());
@@ -80,7 +102,7 @@ async fn ledger(
         Reader::open(&path).and_then(|reader| reader.ledger(&agent, LINES))
     });
     match read.await {
-        Ok(Ok(entries)) => Ok(Json(entries.into_iter().map(line).collect())),
+        Ok(Ok(entries)) => Ok(entries.into_iter().map(line).collect()),
         Ok(Err(error)) => Err(Trouble::new(ErrorCode::Failed, error)),
         Err(_) => Err(Trouble::new(ErrorCode::Failed, "the daemon is ending")),
     }
@@ -98,16 +120,4 @@ fn line(entry: Entry) -> LedgerLine {
         run,
         by: source,
     }
-}
-
-/// The one agent of that name. A group has no ledger.
-async fn one(desk: &Desk, name: String) -> Result<Name, Trouble> {
-    let asked = name.clone();
-    let statuses = desk.ask(|answer| Ask::Status(vec![asked], answer)).await?;
-    let bare = name.rsplit('/').next().unwrap_or(&name);
-    let found = statuses.into_iter().map(|status| status.name).find(|own| own.as_str() == bare);
-    found.ok_or_else(|| {
-        let trouble = Trouble::new(ErrorCode::NoSuchAgent, format!("no agent is called {name:?}"));
-        trouble.hint("a group has no ledger; its members have")
-    })
 }

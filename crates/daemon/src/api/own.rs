@@ -1,29 +1,32 @@
 //! The agent's own side: what a run may do by its token, and for itself alone.
 
-use axum::Router;
 use axum::extract::{FromRequestParts, State};
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 use axum::response::Json;
-use axum::routing::post;
 use defib_host::protocol::RunKey;
 use serde::Deserialize;
 use tokio::sync::oneshot;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
+use super::extract::Body;
 use super::money::checked;
+use super::spec::{Usual, WithBody};
 use super::{Desk, Trouble};
 use crate::engine::Ask;
 use crate::ledger::Receipt;
 use crate::liveness::OwnWord;
 use crate::wire::ErrorCode;
 
-pub(super) fn routes() -> Router<Desk> {
-    Router::new()
-        .route("/api/v1/self/beat", post(beat))
-        .route("/api/v1/self/ready", post(ready))
-        .route("/api/v1/self/spend", post(spend))
-        .route("/api/v1/self/status", post(status))
-        .route("/api/v1/self/shutdown", post(shutdown))
+pub(super) fn routes() -> OpenApiRouter<Desk> {
+    OpenApiRouter::new()
+        .routes(routes!(beat))
+        .routes(routes!(ready))
+        .routes(routes!(spend))
+        .routes(routes!(status))
+        .routes(routes!(shutdown))
 }
 
 /// The token that came with a request.
@@ -49,38 +52,68 @@ async fn tell(desk: &Desk, token: Token, word: OwnWord) -> Result<Json<()>, Trou
     desk.ask(|answer| Ask::Own(token.0, word, answer)).await.map(Json)
 }
 
+/// Shows that the run lives.
+///
+/// For the agent itself, by the bearer token of its run.
+#[utoipa::path(
+    post, path = "/api/v1/self/beat", tag = "self",
+    responses((status = 200), Usual)
+)]
 async fn beat(State(desk): State<Desk>, token: Token) -> Result<Json<()>, Trouble> {
     tell(&desk, token, OwnWord::Beat).await
 }
 
+/// Says that the run is ready.
+///
+/// For the agent itself, by the bearer token of its run.
+#[utoipa::path(
+    post, path = "/api/v1/self/ready", tag = "self",
+    responses((status = 200), Usual)
+)]
 async fn ready(State(desk): State<Desk>, token: Token) -> Result<Json<()>, Trouble> {
     tell(&desk, token, OwnWord::Ready).await
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 struct StatusRequest {
+    /// A line for `status`.
     text: String,
 }
 
+/// Says what the run is doing.
+///
+/// For the agent itself, by the bearer token of its run.
+#[utoipa::path(
+    post, path = "/api/v1/self/status", tag = "self", request_body = StatusRequest,
+    responses((status = 200), WithBody, Usual)
+)]
 async fn status(
     State(desk): State<Desk>,
     token: Token,
-    Json(request): Json<StatusRequest>,
+    Body(request): Body<StatusRequest>,
 ) -> Result<Json<()>, Trouble> {
     tell(&desk, token, OwnWord::Text(request.text)).await
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 struct SpendRequest {
+    /// How much, to the millionth.
     amount: f64,
+    /// Of what: `scrip`, `usd`, `tokens`.
     unit: String,
 }
 
-/// What a run says that it has spent. It is on disk when that is answered.
+/// Says what the run has spent. It is on disk when that is answered.
+///
+/// For the agent itself, by the bearer token of its run.
+#[utoipa::path(
+    post, path = "/api/v1/self/spend", tag = "self", request_body = SpendRequest,
+    responses((status = 200, body = Receipt), WithBody, Usual)
+)]
 async fn spend(
     State(desk): State<Desk>,
     token: Token,
-    Json(request): Json<SpendRequest>,
+    Body(request): Body<SpendRequest>,
 ) -> Result<Json<Receipt>, Trouble> {
     let micros = checked(request.amount, &request.unit)?;
     let RunKey { agent, run } = desk.ask(|answer| Ask::Bearer(token.0, answer)).await?;
@@ -92,16 +125,24 @@ async fn spend(
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 struct ShutdownRequest {
+    /// Why, for `why`.
     #[serde(default)]
     reason: Option<String>,
 }
 
+/// Asks to stay down when the run ends. The wish is stored when that is answered.
+///
+/// For the agent itself, by the bearer token of its run.
+#[utoipa::path(
+    post, path = "/api/v1/self/shutdown", tag = "self", request_body = ShutdownRequest,
+    responses((status = 200), WithBody, Usual)
+)]
 async fn shutdown(
     State(desk): State<Desk>,
     token: Token,
-    Json(request): Json<ShutdownRequest>,
+    Body(request): Body<ShutdownRequest>,
 ) -> Result<Json<()>, Trouble> {
     tell(&desk, token, OwnWord::Shutdown(request.reason)).await
 }

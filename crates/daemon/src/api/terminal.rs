@@ -6,17 +6,21 @@
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::body::Bytes;
+use axum::extract::State;
+use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
-use axum::extract::{Path, Query, State};
 use axum::response::Response;
-use axum::routing::get;
 use defib_core::Name;
 use defib_host::protocol::TerminalSize;
 use serde::Deserialize;
 use tokio::sync::broadcast::error::RecvError;
+use utoipa::IntoParams;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
+use super::extract::{Params, Segments};
+use super::spec::{InState, OfAgent, Usual};
 use super::{Desk, Trouble};
 use crate::engine::Ask;
 use crate::terminal::Terminal;
@@ -25,13 +29,16 @@ use crate::wire::{AgentStatus, ErrorCode, TerminalNews, TerminalRequest};
 /// No person types more at once.
 const LONGEST: usize = 1 << 20;
 
-pub(super) fn routes() -> Router<Desk> {
-    Router::new().route("/api/v1/agents/{name}/terminal", get(terminal))
+pub(super) fn routes() -> OpenApiRouter<Desk> {
+    OpenApiRouter::new().routes(routes!(terminal))
 }
 
-#[derive(Debug, Clone, Copy, Deserialize)]
+#[derive(Debug, Clone, Copy, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 struct TerminalQuery {
+    /// The viewer's lines.
     rows: Option<u16>,
+    /// The viewer's characters on a line.
     columns: Option<u16>,
 }
 
@@ -41,11 +48,24 @@ impl TerminalQuery {
     }
 }
 
+/// An agent's terminal, as a WebSocket.
+///
+/// Binary messages to the client are what the terminal shows: first one that draws the screen and
+/// what has scrolled off it, then what the run writes, as it writes. Binary messages from the client
+/// are what is typed. Text messages are JSON: the server says `TerminalNews` (which run is shown, that
+/// it is over, what the agent does without one), the client may say `TerminalRequest`
+/// (`{"type": "resize", "rows": 40, "columns": 120}`). Any number may watch and type at once; the last
+/// size that one of them says holds. A viewer stays through deaths and is shown each next run.
+#[utoipa::path(
+    get, path = "/api/v1/agents/{name}/terminal", tag = "agents",
+    params(("name" = String, Path, description = "The agent."), TerminalQuery),
+    responses((status = 101, description = "The WebSocket is open."), OfAgent, InState, Usual)
+)]
 async fn terminal(
     State(desk): State<Desk>,
-    Path(name): Path<String>,
-    Query(query): Query<TerminalQuery>,
-    upgrade: WebSocketUpgrade,
+    Segments(name): Segments<String>,
+    Params(query): Params<TerminalQuery>,
+    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Trouble> {
     let agents = desk.ask(|answer| Ask::Status(vec![name.clone()], answer)).await?;
     let [agent] = agents.as_slice() else {
@@ -57,6 +77,10 @@ async fn terminal(
             "`pty = true` gives it one with its next run; `defib logs -f` shows what it writes",
         ));
     }
+    let upgrade = upgrade.map_err(|rejection| {
+        Trouble::new(ErrorCode::BadRequest, rejection.body_text())
+            .hint("a terminal is a WebSocket: connect to this address with one")
+    })?;
     let viewer = Viewer { name: agent.name.clone(), desk, size: query.size() };
     Ok(upgrade.max_message_size(LONGEST).on_upgrade(async move |socket| {
         // A client that goes away in the middle is no trouble of ours.

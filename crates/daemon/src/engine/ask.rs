@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use defib_core::run::{ExitReport, Finding, Status};
 use defib_core::{
-    AgentId, Class, Goal, Input, Name, Outbox, Refusal, RunId, Scope, Signal, Topology,
+    AgentId, Class, Goal, Input, Name, Outbox, Policy, Preset, Refusal, RunId, Scope, Signal,
+    Topology,
 };
 use defib_host::protocol::{Request, RunKey};
 use tokio::sync::oneshot;
@@ -16,7 +17,8 @@ use crate::liveness::{OwnWord, Probed};
 use crate::logs::ScribeEvent;
 use crate::recipe::Project;
 use crate::wire::{
-    Action, ActionOptions, AgentStatus, DaemonInfo, ErrorCode, ErrorDetail, Plan, UpRequest,
+    Action, ActionOptions, AgentStatus, DaemonInfo, ErrorCode, ErrorDetail, GroupStatus, Plan,
+    UpRequest,
 };
 
 /// Why something that was asked for was not done.
@@ -30,6 +32,10 @@ pub(crate) type Answer<T> = oneshot::Sender<Result<T, Failed>>;
 pub(crate) enum Ask {
     /// Every agent, or those named.
     Status(Vec<String>, Answer<Vec<AgentStatus>>),
+    /// The groups, as a tree.
+    Groups(Answer<Vec<GroupStatus>>),
+    /// What decides about an agent's deaths, and the rule set that it started from.
+    Policy(String, Answer<Box<(Preset, Policy)>>),
     /// Who the daemon is.
     Info(Answer<DaemonInfo>),
     /// Bring a project up, which has been stored. The answer names its agents.
@@ -85,6 +91,8 @@ impl Engine {
         // Whoever asked may have gone; that is no concern of ours.
         match ask {
             Ask::Status(names, answer) => drop(answer.send(self.statuses(&names))),
+            Ask::Groups(answer) => drop(answer.send(Ok(self.groups()))),
+            Ask::Policy(name, answer) => drop(answer.send(self.policy_of(&name))),
             Ask::Info(answer) => drop(answer.send(Ok(self.info.clone()))),
             Ask::Up(request, answer) => drop(answer.send(self.up(*request))),
             Ask::Plan(request, answer) => drop(answer.send(self.plan(&request))),
@@ -135,6 +143,8 @@ impl Engine {
             }
             Ask::Up(..)
             | Ask::Status(..)
+            | Ask::Groups(_)
+            | Ask::Policy(..)
             | Ask::Down(..)
             | Ask::Remove(..)
             | Ask::Act(..)
@@ -333,6 +343,12 @@ impl Engine {
             Action::Revive => Input::ReviveAsked(scope),
         })?;
         Ok(before)
+    }
+
+    fn policy_of(&self, name: &str) -> Result<Box<(Preset, Policy)>, Failed> {
+        let id = self.find(name)?;
+        let preset = self.recipe(self.supervisor.name(id)).map(|(_, agent)| agent.preset);
+        Ok(Box::new((preset.unwrap_or(Preset::Default), self.supervisor.policy(id).clone())))
     }
 
     fn signal(&mut self, name: &str, signal: Signal) -> Result<Name, Failed> {

@@ -9,6 +9,7 @@
 mod ask;
 mod death;
 mod drain;
+mod group;
 mod money;
 mod own;
 mod session;

@@ -51,9 +51,10 @@ pub(crate) enum Notice {
 }
 
 /// What a purse says after a change.
-#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 pub(crate) struct Receipt {
     /// Whose it is.
+    #[schema(value_type = crate::wire::words::NameWord)]
     pub(crate) agent: Name,
     /// What was changed.
     pub(crate) unit: String,

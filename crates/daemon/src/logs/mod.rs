@@ -26,7 +26,9 @@ use serde::{Deserialize, Serialize};
 const INDEX: &str = "runs.idx";
 
 /// A place in an agent's log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema,
+)]
 pub struct Place {
     /// In which segment.
     pub segment: u64,

@@ -1,0 +1,170 @@
+//! Runs: what agents lived through, newest first.
+
+use axum::extract::State;
+use axum::http::{HeaderMap, Uri};
+use axum::response::Response;
+use defib_core::{Name, RunId, Wall};
+use defib_history::{Reader, RunFilter};
+use defib_host::clock::now;
+use serde::Deserialize;
+use utoipa::IntoParams;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::answer::Listed;
+use super::events::blocking;
+use super::extract::{Params, Segments, bounded, moment, name};
+use super::spec::{OfAgent, Usual};
+use super::{Desk, Trouble};
+use crate::engine::Ask;
+use crate::wire::ErrorCode;
+use crate::wire::words::RunWord;
+
+/// No answer has more runs.
+const MOST: u32 = 100_000;
+
+pub(super) fn routes() -> OpenApiRouter<Desk> {
+    OpenApiRouter::new().routes(routes!(history)).routes(routes!(runs)).routes(routes!(tail))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct HistoryQuery {
+    /// Only those of this agent, also of one that is gone.
+    agent: Option<String>,
+    /// Only those that live, or ended at or after this moment: RFC 3339, or how long ago (`7d`).
+    since: Option<String>,
+    /// The same in milliseconds since the epoch.
+    #[param(minimum = 0)]
+    since_ms: Option<i64>,
+    /// At most so many.
+    #[param(minimum = 1, maximum = 100_000)]
+    limit: Option<u32>,
+    /// Those before this one, as the `Link` of the page before says.
+    #[param(minimum = 0)]
+    cursor: Option<i64>,
+}
+
+/// Runs and how they ended, newest first.
+#[utoipa::path(
+    get, path = "/api/v1/history", tag = "history", params(HistoryQuery),
+    responses((status = 200, body = [RunWord]), (status = 304, description = "It is as it was."), Usual)
+)]
+async fn history(
+    State(desk): State<Desk>,
+    headers: HeaderMap,
+    uri: Uri,
+    Params(query): Params<HistoryQuery>,
+) -> Result<Response, Trouble> {
+    let agent = query.agent.as_deref().map(name).transpose()?;
+    let since = match (&query.since, query.since_ms) {
+        (Some(since), _) => Some(moment("since", since, now().wall)?),
+        (None, Some(millis)) if millis < 0 => {
+            let message = format!("since_ms is {millis}, before the epoch");
+            return Err(Trouble::new(ErrorCode::BadRequest, message));
+        }
+        (None, millis) => millis.map(Wall::from_millis),
+    };
+    let limit = bounded("limit", query.limit, MOST, MOST)?;
+    page(
+        &desk,
+        &headers,
+        &uri,
+        RunFilter { agent, since, limit: Some(limit), before: query.cursor },
+    )
+    .await
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct RunsQuery {
+    /// At most so many.
+    #[param(minimum = 1, maximum = 100_000)]
+    limit: Option<u32>,
+    /// Those before this one, as the `Link` of the page before says.
+    #[param(minimum = 0)]
+    cursor: Option<i64>,
+}
+
+/// The runs of one agent, newest first.
+#[utoipa::path(
+    get, path = "/api/v1/agents/{name}/runs", tag = "history",
+    params(("name" = String, Path, description = "The agent."), RunsQuery),
+    responses(
+        (status = 200, body = [RunWord]), (status = 304, description = "It is as it was."), OfAgent, Usual
+    )
+)]
+async fn runs(
+    State(desk): State<Desk>,
+    headers: HeaderMap,
+    uri: Uri,
+    Segments(name): Segments<String>,
+    Params(query): Params<RunsQuery>,
+) -> Result<Response, Trouble> {
+    let agent = desk.agent(&name).await?;
+    let limit = bounded("limit", query.limit, 100, MOST)?;
+    let filter =
+        RunFilter { agent: Some(agent), since: None, limit: Some(limit), before: query.cursor };
+    page(&desk, &headers, &uri, filter).await
+}
+
+async fn page(
+    desk: &Desk,
+    headers: &HeaderMap,
+    uri: &Uri,
+    filter: RunFilter,
+) -> Result<Response, Trouble> {
+    let (path, engine) = (desk.history.clone(), desk.engine.clone());
+    let limit = filter.limit.unwrap_or(MOST);
+    let runs = blocking(move || {
+        engine.flush_history();
+        Reader::open(&path)?.runs(&filter)
+    });
+    let runs = runs.await?;
+    let is_full = runs.len() >= limit as usize;
+    let next = runs.last().filter(|_| is_full).map(|run| ("cursor", run.id.to_string()));
+    Listed { list: &runs, next }.answer(headers, uri)
+}
+
+/// The end of what a run wrote, as it is kept with its death: without secrets.
+#[utoipa::path(
+    get, path = "/api/v1/agents/{name}/runs/{run}/tail", tag = "history",
+    params(
+        ("name" = String, Path, description = "The agent."),
+        ("run" = u64, Path, description = "The number of the run.")
+    ),
+    responses(
+        (status = 200, content_type = "application/octet-stream", body = Vec<u8>), OfAgent, Usual
+    )
+)]
+async fn tail(
+    State(desk): State<Desk>,
+    Segments((name, run)): Segments<(String, u64)>,
+) -> Result<Vec<u8>, Trouble> {
+    let name = Name::parse(&name)
+        .map_err(|error| Trouble::new(ErrorCode::NoSuchAgent, format!("{name:?}: {error}")))?;
+    let (path, engine) = (desk.history.clone(), desk.engine.clone());
+    let tail = blocking(move || {
+        engine.flush_history();
+        Reader::open(&path)?.tail(&name, RunId(run))
+    });
+    Ok(tail.await?.unwrap_or_default())
+}
+
+impl Desk {
+    /// The one agent of that name. A group is not one.
+    pub(super) async fn agent(&self, name: &str) -> Result<Name, Trouble> {
+        self.status(name).await.map(|status| status.name)
+    }
+
+    /// What is to be said of the one agent of that name. A group is not one.
+    pub(super) async fn status(&self, name: &str) -> Result<crate::wire::AgentStatus, Trouble> {
+        let asked = name.to_owned();
+        let statuses = self.ask(|answer| Ask::Status(vec![asked], answer)).await?;
+        let bare = name.rsplit('/').next().unwrap_or(name);
+        statuses.into_iter().find(|status| status.name.as_str() == bare).ok_or_else(|| {
+            Trouble::new(ErrorCode::NoSuchAgent, format!("no agent is called {name:?}"))
+                .hint("a group is not one; its members are")
+        })
+    }
+}
