@@ -73,7 +73,7 @@ fn who_spends_its_last_with_its_last_word_is_not_started_again() {
 }
 
 #[test]
-fn a_token_burn_loop_ends_as_budget() {
+fn a_run_that_spends_more_than_it_may_ends_as_budget() {
     let bench = bench();
     let steps: Vec<String> = (1..=50)
         .map(|step| {
