@@ -13,6 +13,7 @@
 
 mod binary;
 mod clock;
+mod disk;
 mod follow;
 mod lines;
 pub mod proc;
@@ -29,6 +30,7 @@ use tempfile::TempDir;
 
 pub use binary::defib_path;
 pub use clock::MovedClock;
+pub use disk::Disk;
 pub use follow::{Events, field, is};
 pub use lines::Lines;
 pub use ran::Ran;

@@ -214,9 +214,12 @@ fn codex(records: impl Iterator<Item = Value>, examiner: &Examiner<'_>) -> Told 
     let mut alive = false;
     for record in records {
         match type_of(&record) {
-            "turn.completed" => {
+            // It ends a turn and not the run, unlike the result of others: Codex exits with 1 for
+            // everything that goes wrong after it too. Only both together are an end that is well.
+            "turn.completed" if examiner.zero => {
                 return Told::Decided(Found::new(Class::Done, "turn.completed"));
             }
+            "turn.completed" => return Told::Nothing,
             kind @ ("turn.failed" | "error") => {
                 let texts = ["/error/message", "/message", "/error"];
                 let text = texts.iter().find_map(|at| text_of(&record, at)).unwrap_or("");

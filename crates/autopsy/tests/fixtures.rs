@@ -55,3 +55,8 @@ fn known_deaths_come_out_as_given() {
 fn other_wordings_of_the_same_come_out_the_same() {
     check(include_str!("data/wordings.json"));
 }
+
+#[test]
+fn what_nobody_had_seen_when_the_rules_were_written_comes_out_right() {
+    check(include_str!("data/unseen.json"));
+}

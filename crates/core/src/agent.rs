@@ -70,6 +70,8 @@ pub(crate) struct Run {
     pub(crate) trial: Trial,
     /// Since when it stands at a prompt that only a person can answer.
     pub(crate) prompted: Option<Mono>,
+    /// When its process ended, while what it left is being looked at.
+    pub(crate) ended: Option<Mono>,
 }
 
 /// Whether others on its account wait for what becomes of a run.
@@ -316,16 +318,21 @@ impl Run {
             wished: None,
             trial: Trial::None,
             prompted: None,
+            ended: None,
         }
     }
 
-    /// How long it has lived, without the time that the machine slept.
+    /// How long it has lived, without the time that the machine slept. The time that its examination
+    /// takes is no part of its life.
     pub(crate) fn age(&self, now: Mono) -> Duration {
-        now.since(self.started).saturating_sub(self.slept)
+        self.ended.unwrap_or(now).since(self.started).saturating_sub(self.slept)
     }
 
     /// The machine slept: silence during that time means nothing.
     pub(crate) fn excuse(&mut self, slept: Duration, now: Mono) {
+        if self.ended.is_some() {
+            return;
+        }
         // An extension may reach beyond now, and is not cut short by sleep.
         self.silent_since = (self.silent_since + slept).min(now.max(self.silent_since));
         self.idle_since = (self.idle_since + slept).min(now.max(self.idle_since));
@@ -345,8 +352,12 @@ impl Run {
         self.wished = self.wished.map(|at| at.max(before(policy.stop_timeout)));
     }
 
-    /// The moment at which the clock ends the run, and why.
+    /// The moment at which the clock ends the run, and why. A run that has ended by itself is past
+    /// that: its own end says what it died of.
     pub(crate) fn deadline(&self, policy: &Policy) -> Option<(Mono, Overdue)> {
+        if self.ended.is_some() {
+            return None;
+        }
         let beat = policy.heartbeat.map(|rule| {
             let grace = if self.beaten { Duration::ZERO } else { rule.grace };
             (self.silent_since + rule.ttl + grace, Overdue::Beat { ttl: rule.ttl })

@@ -77,6 +77,14 @@ pub enum Input {
         /// Which.
         run: RunId,
     },
+    /// The run's process is gone, and what it left is being looked at: [`Exited`](Input::Exited)
+    /// follows. From here on it is held to nothing that a living run is held to.
+    Ended {
+        /// Whose.
+        agent: AgentId,
+        /// Which.
+        run: RunId,
+    },
     /// The run ended, or could not be spawned.
     Exited {
         /// Whose.
@@ -168,6 +176,19 @@ pub enum Input {
     },
     /// The machine slept: silence during that time means nothing.
     Slept(Duration),
+}
+
+impl Input {
+    /// Whether it is something that a run shows of itself, by which its own deadlines move.
+    pub const fn is_sign(&self) -> bool {
+        matches!(
+            self,
+            Input::BeatSeen { .. }
+                | Input::ActivitySeen { .. }
+                | Input::Extended { .. }
+                | Input::Ended { .. }
+        )
+    }
 }
 
 /// How a run is asked to end.

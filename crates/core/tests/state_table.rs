@@ -118,6 +118,7 @@ fn inputs(agent: AgentId, run: RunId, now: Now) -> Vec<(&'static str, Input)> {
         ("apply, agent removed", Input::Apply(Box::default())),
         ("spawned", Input::Spawned { agent, run }),
         ("readied", Input::Readied { agent, run }),
+        ("ended", Input::Ended { agent, run }),
         ("exited 0", died(Status::Exited(0), None)),
         ("exited 1", died(Status::Exited(1), None)),
         ("exited, quota", died(Status::Exited(1), Some(Class::Quota))),

@@ -375,6 +375,7 @@ fn ends_many(input: &Input) -> bool {
         | Input::ReviveAsked(_)
         | Input::Spawned { .. }
         | Input::Readied { .. }
+        | Input::Ended { .. }
         | Input::Exited { .. }
         | Input::BeatSeen { .. }
         | Input::ActivitySeen { .. }

@@ -73,7 +73,7 @@ fn who_spends_its_last_with_its_last_word_is_not_started_again() {
 }
 
 #[test]
-fn a_token_burn_loop_ends_as_budget() {
+fn a_run_that_spends_more_than_it_may_ends_as_budget() {
     let bench = bench();
     let steps: Vec<String> = (1..=50)
         .map(|step| {
@@ -208,6 +208,33 @@ fn every_kind_is_read_and_restarts_are_told_apart() {
     assert_eq!(status["spent"]["tokens"], 1500.0);
     bench.await_log("plain", |log| log.contains("Tokens"));
     assert_eq!(bench.status("plain")["spent"], Value::Null);
+    let runs: Vec<u64> = lines(&bench, "codex").iter().map(|line| field(line, "run")).collect();
+    assert_eq!(runs, [1, 2]);
+}
+
+#[test]
+fn a_session_that_is_taken_up_again_is_paid_for_once() {
+    let bench = bench();
+    // A thread of codex goes on counting; what claude tells of a session begins with each process.
+    let codex = r#"echo '{"type":"thread.started","thread_id":"t-1"}'; echo '{"type":"turn.completed","usage":{"input_tokens":'$((DEFIB_RUN * 100))',"output_tokens":0}}'"#;
+    let claude = r#"echo '{"type":"result","subtype":"error_during_execution","is_error":true,"session_id":"s-1","total_cost_usd":0.5,"usage":{"input_tokens":100}}'"#;
+    let agent = |name: &str, line: &str| {
+        format!(
+            "[agent.{name}]\nkind = \"{name}\"\nshell = true\n\
+             command = '''{line}; exit 1'''\nresume = '''{line}; sleep 1000 # {{session}}'''\n"
+        )
+    };
+    let events = bench.up(&[agent("codex", codex), agent("claude", claude)]);
+    // Exit 1 after a turn that went well is not well.
+    let died = events.of_run("codex", 1, "run-died");
+    assert_eq!((&died["class"], &died["exit_code"]), (&json!("error"), &json!(1)), "{died}");
+    bench.await_status("codex", |status| status["spent"]["tokens"] == 200.0);
+    bench
+        .await_status("claude", |status| status["spent"] == json!({ "tokens": 200.0, "usd": 1.0 }));
+    // The next daemon reads the second run from its first line on.
+    bench.kill_daemon();
+    bench.defib(&["stop", "codex"]).good();
+    assert_eq!(bench.status("codex")["spent"]["tokens"], 200.0);
     let runs: Vec<u64> = lines(&bench, "codex").iter().map(|line| field(line, "run")).collect();
     assert_eq!(runs, [1, 2]);
 }

@@ -1,20 +1,13 @@
 //! What an agent died of, told from what it wrote, and what is made of that.
 
-use defib_e2e::{Bench, MovedClock, field};
+use defib_e2e::Bench;
 use serde_json::Value;
 
 use crate::bench;
 
-const HOUR: i64 = 3600;
-
 /// An agent of a kind that is a line for the shell. Its runs are numbered from 1 in `$DEFIB_RUN`.
 fn agent(name: &str, kind: &str, line: &str, settings: &str) -> String {
     format!("[agent.{name}]\ncommand = '''{line}'''\nshell = true\nkind = \"{kind}\"\n{settings}\n")
-}
-
-fn right_now() -> i64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-    i64::try_from(since.as_secs()).unwrap()
 }
 
 fn death(bench: &Bench, name: &str) -> Value {
@@ -72,48 +65,6 @@ fn what_an_agent_says_decides_what_becomes_of_it() {
 }
 
 #[test]
-fn a_limit_at_night_is_waited_for_and_one_is_tried_first() {
-    let bench = bench();
-    let clock = MovedClock::start(&bench);
-    let reset = right_now() + 3 * HOUR;
-    let line = format!(
-        "if [ $DEFIB_RUN = 1 ]; then echo \"Claude AI usage limit reached|{reset}\"; exit 1; fi; \
-         [ -e talk ] && echo working; while [ ! -e talk ]; do sleep 0.1; done; echo working; exec sleep 1000"
-    );
-    let account = "account = \"main\"";
-    let names = ["a", "b", "c"];
-    let events = bench.up(&names.map(|name| agent(name, "claude", &line, account)));
-    for name in names {
-        let died = events.of_run(name, 1, "run-died");
-        assert_eq!((&died["class"], &died["counted"]), (&"quota".into(), &false.into()), "{died}");
-        let status = bench.await_state(name, "waiting");
-        assert_eq!(status["reason"], "quota");
-        assert_eq!((field(&status, "restarts"), field(&status, "consecutive_failures")), (0, 0));
-    }
-    // Two hours later nothing has happened, and nobody was tried.
-    clock.set(2 * HOUR);
-    for name in names {
-        assert_eq!(bench.status(name)["state"], "waiting");
-        assert_eq!(field(&bench.status(name), "run"), 1);
-    }
-    // Past the reset and its pause, one is tried, and the others wait for what becomes of it.
-    clock.set(3 * HOUR + 180);
-    bench.status("a");
-    let states = || names.map(|name| bench.status(name)["state"].as_str().unwrap().to_owned());
-    events.find("one that is tried", |all| {
-        let second = |event: &&Value| event["type"] == "run-ready" && event["run"] == 2;
-        all.iter().find(second).map(|event| event["agent"].clone())
-    });
-    assert_eq!(states().iter().filter(|state| *state == "waiting").count(), 2, "{:?}", states());
-    std::fs::write(bench.project().join("talk"), "").unwrap();
-    for name in names {
-        events.of_run(name, 2, "run-ready");
-        let status = bench.status(name);
-        assert_eq!((field(&status, "restarts"), field(&status, "consecutive_failures")), (0, 0));
-    }
-}
-
-#[test]
 fn a_rule_of_one_s_own_comes_first_and_an_exit_code_may_say_it_all() {
     let bench = bench();
     let rule = "[[rule]]\nmatch = \"^FATAL: licence\"\nclass = \"config\"\n";
@@ -162,35 +113,4 @@ fn a_tick_starts_an_agent_and_the_next_is_shown() {
     assert_eq!((&status["state"], &status["next_at"]), (&"idle".into(), &Value::Null));
     bench.defib(&["start", "by-hand"]).good();
     bench.await_state("by-hand", "running");
-}
-
-#[test]
-fn a_run_that_wants_too_much_memory_dies_of_that_and_is_restarted() {
-    let bench = bench();
-    // It takes a little more each time, until it may not.
-    let line = "python3 -c 'x = []\nwhile True: x.append(bytearray(1 << 20))'";
-    let settings = "limits_os = { memory = \"64M\" }\nlimits = [{ deaths = 2, within = \"60s\" }]";
-    let events = bench.up(&[agent("a", "generic", line, settings)]);
-    let died = events.of_run("a", 1, "run-died");
-    if died["class"] != "oom" && !std::path::Path::new("/sys/fs/cgroup/memory").exists() {
-        return; // No tree here has the controller.
-    }
-    assert_eq!((&died["class"], &died["counted"]), (&"oom".into(), &true.into()), "{died}");
-    events.of("a", "crashed-out");
-}
-
-#[test]
-fn no_network_is_no_crash_and_a_wrong_option_is_for_a_person() {
-    let bench = bench();
-    let events = bench.up(&[
-        agent("far", "claude", "echo 'API Error: Connection error.'; exit 1", ""),
-        agent("typo", "claude", "echo \"error: unknown option '--modell'\"; exit 1", ""),
-        agent("absent", "generic", "exec /no/such/program", ""),
-    ]);
-    let died = events.of("far", "run-died");
-    assert_eq!((&died["class"], &died["counted"]), (&"network".into(), &false.into()), "{died}");
-    let delay = field(&events.of("far", "restart-scheduled"), "delay_ms");
-    assert!((4500..=5500).contains(&delay), "the world's own backoff: {delay}");
-    assert_eq!(events.of("typo", "halted")["reason"], "config");
-    assert_eq!(events.of("absent", "run-died")["exit_code"], 127);
 }

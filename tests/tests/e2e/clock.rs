@@ -133,33 +133,3 @@ fn a_delay_is_waited_for_on_the_clock_that_goes_on_while_the_machine_sleeps() {
         }
     }
 }
-
-#[test]
-fn what_came_due_while_everything_slept_is_done_once_on_waking() {
-    let bench = bench();
-    let lives = bench.file("lives");
-    let script = format!("count {lives} forever");
-    let events = bench.up(&[bench.agent("a", &script, SLOW), bench.agent("b", "forever", "")]);
-    let (steady, pid) = (bench.pid("b"), bench.pid("a"));
-    let died = Instant::now();
-    proc::kill(pid, "KILL");
-    events.of("a", "restart-scheduled");
-    let asleep = bench.processes();
-    for pid in &asleep {
-        proc::kill(*pid, "STOP");
-    }
-    while died.elapsed() < 2 * BASE {
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    assert_eq!(std::fs::read_to_string(&lives).unwrap().lines().count(), 1);
-    for pid in &asleep {
-        proc::kill(*pid, "CONT");
-    }
-    events.of_run("a", 2, "run-ready");
-    defib_e2e::await_that("its second life", || {
-        std::fs::read_to_string(&lives).unwrap().lines().count() == 2
-    });
-    let status = bench.status("a");
-    assert_eq!((field(&status, "run"), field(&status, "restarts")), (2, 1));
-    assert_eq!(bench.pid("b"), steady);
-}

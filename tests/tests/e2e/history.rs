@@ -1,9 +1,8 @@
 //! The account: it survives damage and a full disk, and supervision goes on without it.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
-use defib_e2e::{Bench, await_that, field, pid_in, proc};
+use defib_e2e::{Bench, Disk, await_that, field, pid_in, proc};
 
 use crate::{FAKE_AGENT, bench};
 
@@ -87,47 +86,6 @@ fn with_every_file_of_ours_damaged_a_project_still_comes_up() {
     bench.defib(&["logs", "a"]).good();
 }
 
-/// A file system of its own, that can be full.
-struct Disk(PathBuf);
-
-impl Disk {
-    fn mount(size: &str) -> Option<Disk> {
-        if !rustix::process::geteuid().is_root() {
-            return None;
-        }
-        let folder =
-            tempfile::Builder::new().prefix("dm").rand_bytes(5).tempdir_in("/tmp").unwrap();
-        let path = folder.keep();
-        let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"]).arg(&path);
-        if !mount.status().unwrap().success() {
-            std::fs::remove_dir(path).unwrap();
-            return None;
-        }
-        Some(Disk(path))
-    }
-
-    fn ballast(&self) -> PathBuf {
-        self.0.join("ballast")
-    }
-
-    /// Takes all the space there is.
-    fn fill(&self) {
-        let mut file = std::fs::File::create(self.ballast()).unwrap();
-        let block = vec![0; 4096];
-        while std::io::Write::write_all(&mut file, &block).is_ok() {}
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        let unmounted = Command::new("umount").arg("-l").arg(&self.0).status();
-        if unmounted.is_ok_and(|status| status.success()) {
-            let _ = std::fs::remove_dir(&self.0);
-        }
-    }
-}
-
 fn beats(file: &Path) -> usize {
     std::fs::read(file).map_or(0, |bytes| bytes.len())
 }
@@ -140,7 +98,7 @@ fn agents_run_on_while_the_disk_is_full_and_all_is_well_when_there_is_space_agai
     };
     let elsewhere = tempfile::tempdir().unwrap();
     let (beat, go) = (elsewhere.path().join("beat"), elsewhere.path().join("go"));
-    let bench = Bench::below(&disk.0, FAKE_AGENT);
+    let bench = Bench::below(disk.path(), FAKE_AGENT);
     let writing = format!(
         "[agent.writer]\ncommand = [\"/bin/sh\", \"-c\", \"i=0; while :; do i=$((i+1)); echo line $i of the writer; printf . >> {}; sleep 0.01; done\"]\nlog = {{ max_size = \"64K\", keep = 2 }}\n",
         beat.display()
@@ -205,7 +163,7 @@ fn a_daemon_that_comes_up_on_a_full_disk_adopts_its_agents() {
         eprintln!("skipped: only root can mount a small disk");
         return;
     };
-    let bench = Bench::below(&disk.0, FAKE_AGENT);
+    let bench = Bench::below(disk.path(), FAKE_AGENT);
     drop(bench.up(&[bench.agent("a", "forever", "")]));
     let pid = bench.pid("a");
     disk.fill();

@@ -121,6 +121,38 @@ fn a_life_beyond_max_runtime_is_a_timeout_that_says_so() {
 }
 
 #[test]
+fn who_has_died_of_something_else_is_no_timeout_however_late_that_is_heard_of() {
+    let bench = bench();
+    let go = bench.file("go");
+    let script = format!("await {go} print 'Error: no such model' exit 1");
+    let bounds = [
+        ("beats", "heartbeat = { ttl = \"10s\" }"),
+        ("hangs", "hang = { silent_for = \"10s\" }"),
+        ("old", "max_runtime = \"10s\""),
+    ];
+    let agents =
+        bounds.map(|(name, bound)| bench.agent(name, &script, &format!("{bound}\n{NEVER}")));
+    let events = bench.up(&agents);
+    let pids = bounds.map(|(name, _)| bench.pid(name));
+    let begin = Instant::now();
+    let (_, daemon) = bench.who();
+    proc::kill(daemon, "STOP");
+    std::fs::write(go, "").unwrap();
+    for pid in pids {
+        proc::await_gone(pid);
+    }
+    // All of their deadlines pass before anybody hears that they have ended.
+    while begin.elapsed() < Duration::from_secs(11) {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    proc::kill(daemon, "CONT");
+    for (name, _) in bounds {
+        let died = events.of(name, "run-died");
+        assert_eq!(died["class"], "config", "{died}");
+    }
+}
+
+#[test]
 fn a_file_that_is_touched_in_a_loop_does_not_load_the_daemon() {
     let bench = bench();
     let enough = bench.file("enough");

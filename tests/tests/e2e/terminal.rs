@@ -150,29 +150,3 @@ fn up_in_front_leaves_agents_alone_when_its_terminal_goes() {
     assert!(proc::lives(pid));
     assert_eq!(bench.pid("a"), pid);
 }
-
-#[test]
-fn an_agent_that_asks_for_permission_waits_for_a_person_and_is_left_alone() {
-    let bench = bench();
-    let line = "printf 'Bash(rm -rf build)\\n\\nDo you want to proceed?\\n> 1. Yes\\n  2. No\\n'; \
-                read -r answer; echo \\\"answered $answer\\\"; exec sleep 1000";
-    let agent = format!(
-        "[agent.a]\ncommand = [\"/bin/sh\", \"-c\", \"{line}\"]\npty = true\nhang = {{ silent_for = \"5s\" }}\n"
-    );
-    let events = bench.up(&[agent]);
-    let started = events.of("a", "wait-started");
-    assert_eq!(started["reason"], "prompt");
-    assert_eq!(events.of("a", "notified")["what"], "waiting");
-    let status = bench.status("a");
-    assert_eq!((&status["state"], &status["reason"]), (&"waiting".into(), &"prompt".into()));
-    assert_eq!(status["question"], "Do you want to proceed?");
-    let why = bench.defib(&["why", "a"]).good().out;
-    assert!(why.contains("defib attach a"), "{why}");
-    let mut person = sit(&bench.command(&["attach", "a"]));
-    person.await_text("2. No");
-    person.type_in("1\r");
-    person.await_text("answered 1");
-    events.of("a", "wait-ended");
-    let status = bench.await_state("a", "running");
-    assert_eq!(defib_e2e::field(&status, "run"), 1, "it was not restarted");
-}

@@ -12,6 +12,7 @@ use defib_core::record::{Rest, Trip};
 use defib_core::rng::Jitter;
 use defib_core::span::Shown;
 use defib_core::{Class, Policy, Preset, State, What};
+use defib_daemon::words::meaning;
 use defib_sim::rehearsal::{Account, Outcome};
 
 /// The width of the longest bar.
@@ -209,7 +210,7 @@ impl Row {
                 self.tone = tone(AnsiColor::Red).bold();
             }
             What::Halted { reason } => {
-                self.decided = format!("halt: {}", remedy(*reason));
+                self.decided = format!("halt: {}", meaning(*reason));
                 self.tone = tone(AnsiColor::Red).bold();
             }
             What::Rested { rest } => {
@@ -238,31 +239,6 @@ fn numbers(gauge: &Gauge) -> String {
     let Gauge { limit, count } = gauge;
     let (max, what) = (limit.max, measure(limit.measure, limit.max));
     format!("{count} of {max} {what}{}", stretch(limit.span))
-}
-
-fn remedy(class: Class) -> &'static str {
-    match class {
-        Class::Config => "the command or its options need a fix",
-        Class::Auth => "it has to log in",
-        Class::Billing => "it has no credit",
-        Class::Broke => "it needs funds",
-        Class::Budget => "it spent more than it may",
-        Class::Done
-        | Class::Voluntary
-        | Class::Stopped
-        | Class::Group
-        | Class::Error
-        | Class::Timeout
-        | Class::Oom
-        | Class::Interrupted
-        | Class::Context
-        | Class::Lost
-        | Class::Network
-        | Class::Overload
-        | Class::Throttle
-        | Class::Quota
-        | Class::Disk => "somebody has to look",
-    }
 }
 
 fn closing(account: &Account) -> String {

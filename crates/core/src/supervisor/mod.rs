@@ -108,7 +108,9 @@ impl Supervisor {
     /// Takes one input at one moment and adds what comes of it to `out`.
     ///
     /// Only an operator's request can be refused, and then nothing of it was done that `out` does
-    /// not say. A moment before the last one counts as the last one.
+    /// not say. A moment before the last one counts as the last one. A [sign](Input::is_sign) makes
+    /// nothing come due, so that all signs of one moment are heard before anybody is ended for
+    /// silence, however late we hear of them; another input has to follow.
     pub fn handle(&mut self, now: Now, input: Input, out: &mut Outbox) -> Result<(), Refusal> {
         mem::swap(&mut self.out, out);
         self.observe(now);
@@ -118,16 +120,16 @@ impl Supervisor {
         if let Input::Slept(span) = input {
             self.excuse(span);
         }
-        if let Input::BeatSeen { agent, run }
-        | Input::ActivitySeen { agent, run }
-        | Input::Extended { agent, run, .. } = input
-        {
-            let beats = !matches!(input, Input::ActivitySeen { .. });
-            self.break_silence(agent, run, beats);
+        let is_sign = input.is_sign();
+        if !is_sign {
+            self.do_what_is_due();
         }
-        self.do_what_is_due();
         let answer = self.take(input);
-        self.do_what_is_due();
+        if is_sign {
+            self.follow_up();
+        } else {
+            self.do_what_is_due();
+        }
         for id in &self.out.touched {
             self.agents[id.index()].touched = false;
         }
@@ -160,12 +162,13 @@ impl Supervisor {
             Input::CloseAsked => self.close(),
             Input::Spawned { agent, run } => self.spawned(agent, run),
             Input::Readied { agent, run } => self.readied(agent, run),
+            Input::Ended { agent, run } => self.ended(agent, run),
             Input::Exited { agent, run, report } => self.exited(agent, run, report),
             Input::BeatSeen { agent, run } => self.beat(agent, run),
             Input::ActivitySeen { agent, run } => self.active(agent, run),
             Input::PromptSeen { agent, run, waiting } => self.prompted(agent, run, waiting),
             Input::Extended { agent, run, by } => self.extend(agent, run, by),
-            Input::ProbeFailed { agent, run } => self.end_run(agent, run, Why::Unresponsive),
+            Input::ProbeFailed { agent, run } => self.probe_failed(agent, run),
             Input::Overspent { agent, run } => self.end_run(agent, run, Why::Overspent),
             Input::ShutdownWished { agent, run } => self.wished(agent, run),
             Input::WaitOver(agent) => self.wait_over(agent),
@@ -198,16 +201,21 @@ impl Supervisor {
     /// Everything whose time has come, and everything that follows from it.
     fn do_what_is_due(&mut self) {
         loop {
-            while let Some(id) = self.changed.pop() {
-                self.tell_those_who_wait_for(id);
-            }
-            while let Some(id) = self.unarmed.pop() {
-                self.arm(id);
-            }
+            self.follow_up();
             match self.timers.first() {
                 Some((due, id)) if *due <= self.now.mono => self.fire(*id),
                 Some(_) | None => return,
             }
+        }
+    }
+
+    /// What follows at once from what has changed: whoever waited for it goes on, and deadlines move.
+    fn follow_up(&mut self) {
+        while let Some(id) = self.changed.pop() {
+            self.tell_those_who_wait_for(id);
+        }
+        while let Some(id) = self.unarmed.pop() {
+            self.arm(id);
         }
     }
 
@@ -331,18 +339,16 @@ impl Supervisor {
         }
     }
 
-    /// Whoever shows that it lives is not ended for its silence, however late we hear of it: this is
-    /// done before anything that is due.
-    fn break_silence(&mut self, id: AgentId, run: RunId, beats: bool) {
-        let now = self.now.mono;
-        let Some(agent) = self.agents.get_mut(id.index()) else { return };
-        if let Some(run) = agent.life.phase.run_mut().filter(|known| known.id == run) {
-            run.idle_since = run.idle_since.max(now);
-            if beats {
-                run.silent_since = run.silent_since.max(now);
-            }
-            self.unarmed.push(id);
+    /// Whoever has ended by itself is not ended for its silence or its age while it is examined.
+    fn ended(&mut self, id: AgentId, run: RunId) {
+        if !self.is_current(id, run) {
+            return;
         }
+        let now = self.now.mono;
+        if let Some(run) = self.agents[id.index()].life.phase.run_mut() {
+            run.ended.get_or_insert(now);
+        }
+        self.touch(id);
     }
 
     fn beat(&mut self, id: AgentId, run: RunId) {
@@ -379,13 +385,17 @@ impl Supervisor {
         if !self.is_current(id, run) {
             return;
         }
-        let until = self.now.mono + by;
+        let now = self.now.mono;
+        let until = now + by;
         let agent = &mut self.agents[id.index()];
         let policy = agent.policy.clone();
         if let Phase::Stopping { rung: Rung::Asked { kill_at }, .. } = &mut agent.life.phase {
             *kill_at = (*kill_at).max(until);
         }
         if let Some(run) = agent.life.phase.run_mut() {
+            // Whoever asks for time lives.
+            run.silent_since = run.silent_since.max(now);
+            run.idle_since = run.idle_since.max(now);
             run.extend(&policy, until);
         }
         self.touch(id);
@@ -425,6 +435,15 @@ impl Supervisor {
         {
             run.wished.get_or_insert(now);
             self.touch(id);
+        }
+    }
+
+    /// A probe that fails because the run has ended says nothing of what it died of.
+    fn probe_failed(&mut self, id: AgentId, run: RunId) {
+        let agent = self.agents.get(id.index());
+        let known = agent.and_then(|agent| agent.life.phase.run());
+        if known.is_none_or(|run| run.ended.is_none()) {
+            self.end_run(id, run, Why::Unresponsive);
         }
     }
 

@@ -40,6 +40,9 @@ impl Engine {
             return;
         }
         self.part_from(key);
+        if let Some(agent) = self.supervisor.known(&key.agent) {
+            self.hand_over(now(), Input::Ended { agent, run: key.run });
+        }
         let status = match end.how {
             How::Exited(code) => Status::Exited(code),
             How::Signaled(number) => Status::Signaled(Signal(number)),

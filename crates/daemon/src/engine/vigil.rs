@@ -71,7 +71,7 @@ impl Engine {
     }
 
     /// Hands an input to the core with the time at which it happened.
-    fn hand_over(&mut self, at: Now, input: Input) {
+    pub(super) fn hand_over(&mut self, at: Now, input: Input) {
         let mut out = Outbox::default();
         // Nothing of what runs show can be refused.
         let _ = self.supervisor.handle(at, input, &mut out);

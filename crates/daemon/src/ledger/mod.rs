@@ -7,8 +7,10 @@
 //! engine has drawn its conclusions, so that a spending is known before the death that follows it.
 
 mod purse;
+mod threads;
 
 pub(crate) use purse::{Amounts, Meter, Minute, Moment, Purse, amount, micros};
+pub(crate) use threads::Told;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -66,6 +68,7 @@ enum Order {
     Open { agent: Name, balances: BTreeMap<String, f64> },
     Fund { agent: Name, unit: String, micros: i64, answer: Answer<Receipt> },
     Spend { agent: Name, run: RunId, unit: String, micros: i64, answer: Answer<Receipt> },
+    TakenUp { agent: Name, run: RunId, threads: BTreeMap<String, Told> },
     Metered { agent: Name, run: RunId, meter: Meter, totals: Amounts, then: Option<Then> },
     Flush(Then),
 }
@@ -149,6 +152,12 @@ impl Ledger {
         then: Option<Then>,
     ) {
         self.order(Order::Metered { agent, run, meter, totals, then });
+    }
+
+    /// A meter says where threads stand that may be older than the run. It says so before the totals
+    /// that this is a part of.
+    pub(crate) fn taken_up(&self, agent: Name, run: RunId, threads: BTreeMap<String, Told>) {
+        self.order(Order::TakenUp { agent, run, threads });
     }
 
     /// Does something when all that counts is on disk.
@@ -317,6 +326,10 @@ impl Desk {
                 drop(purses);
                 self.alarm(&agent, run, alarms);
                 thens.extend(then);
+            }
+            // Stored with the totals that follow it.
+            Order::TakenUp { agent, run, threads } => {
+                lock(&self.purses).entry(agent).or_default().take_up(run, &threads);
             }
             Order::Flush(then) => thens.push(then),
         }

@@ -11,6 +11,7 @@ use defib_core::{Name, RunId, Wall};
 use defib_history::Entry;
 use serde::{Deserialize, Serialize};
 
+use super::threads::{Threads, Told};
 use crate::meter::burn::{self, Burning};
 
 /// Amounts by unit, in millionths.
@@ -47,6 +48,9 @@ struct RunSpending {
     own: Amounts,
     /// The latest total of each meter.
     metered: BTreeMap<Meter, Amounts>,
+    /// How many tokens of what it printed were printed by earlier runs too.
+    #[serde(default)]
+    carried: i64,
 }
 
 impl RunSpending {
@@ -104,6 +108,8 @@ pub(crate) struct Purse {
     /// All that it ever spent.
     pub(crate) spent: Amounts,
     runs: BTreeMap<RunId, RunSpending>,
+    #[serde(default)]
+    threads: Threads,
     day: DaySpending,
     /// How many lines its ledger has had.
     lines: u64,
@@ -185,6 +191,15 @@ impl Purse {
         Some(self.charge(agent, run, unit, micros, "agent", at))
     }
 
+    /// A run has told totals of threads that earlier runs may have told of too. Comes before the
+    /// totals that it is a part of.
+    pub(crate) fn take_up(&mut self, run: RunId, told: &BTreeMap<String, Told>) {
+        let carried = self.threads.carried(run, told);
+        if let Some(spending) = self.run_mut(run) {
+            spending.carried = carried;
+        }
+    }
+
     /// A meter says what the run has spent so far. Nothing where that is no news.
     pub(crate) fn metered(
         &mut self,
@@ -197,10 +212,12 @@ impl Purse {
         let mut entries = Vec::new();
         for (unit, total) in totals {
             let Some(spending) = self.run_mut(run) else { return entries };
+            let is_carried = meter == Meter::Output && unit == "tokens";
+            let total = if is_carried { total.saturating_sub(spending.carried) } else { *total };
             let before = spending.metered_of(unit);
             let known = spending.metered.entry(meter).or_default().entry(unit.clone()).or_insert(0);
             // A meter that has lost the beginning of a run knows less than was counted.
-            *known = (*known).max(*total);
+            *known = (*known).max(total);
             let more = spending.metered_of(unit).saturating_sub(before);
             if more > 0 {
                 entries.push(self.charge(agent, run, unit, more, meter.word(), at));
@@ -436,6 +453,22 @@ mod tests {
         }
         let alarm = Burning { unit: "usd".into(), per_minute: 6_000_000, baseline: 1_000_000 };
         assert_eq!(purse.alarms, [alarm]);
+    }
+
+    #[test]
+    fn a_thread_that_is_taken_up_again_is_charged_once_also_after_a_death_of_ours() {
+        let mut purse = Purse::default();
+        for (run, total) in [(1, 100), (2, 130), (3, 150)] {
+            let thread = BTreeMap::from([("t".to_owned(), Told { first: total, last: total })]);
+            for _ in 0..2 {
+                purse.take_up(RunId(run), &thread);
+                purse.metered(&agent(), RunId(run), Meter::Output, &totals(total), &at(7));
+                let text = serde_json::to_string(&purse).unwrap();
+                purse = serde_json::from_str(&text).unwrap();
+            }
+        }
+        assert_eq!(purse.spent, totals(150));
+        assert_eq!(purse.in_run(RunId(3), "tokens"), 20);
     }
 
     #[test]

@@ -1,14 +1,24 @@
 //! What Codex says it used: `codex exec --json`. It tells the thread's total after each turn, cached
-//! input included, and no cost.
+//! input included, and no cost. A thread that is taken up again goes on counting where it was, so the
+//! ledger is told where each stood first and last: what earlier runs told of it is not spent again.
+
+use std::collections::BTreeMap;
 
 use serde_json::Value;
 
 use super::{Running, Used, counts};
+use crate::ledger::{Told, micros};
+
+/// So many threads of one run are told apart; a run has one.
+const THREADS: usize = 16;
+/// A longer id is none.
+const LONGEST_ID: usize = 128;
 
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     thread: Option<String>,
     tokens: Running,
+    threads: BTreeMap<String, Told>,
 }
 
 impl Tally {
@@ -20,9 +30,23 @@ impl Tally {
             Some("turn.completed") => {
                 let tokens = counts(&record["usage"], &["input_tokens", "output_tokens"]);
                 self.tokens.take(self.thread.as_deref(), tokens);
+                self.note(micros(tokens));
             }
             Some(_) | None => {}
         }
+    }
+
+    fn note(&mut self, total: i64) {
+        let Some(id) = self.thread.as_ref().filter(|id| id.len() <= LONGEST_ID) else { return };
+        if let Some(told) = self.threads.get_mut(id) {
+            told.last = total;
+        } else if self.threads.len() < THREADS {
+            self.threads.insert(id.clone(), Told { first: total, last: total });
+        }
+    }
+
+    pub(super) fn threads(&self) -> BTreeMap<String, Told> {
+        self.threads.clone()
     }
 
     pub(super) fn used(&self) -> Used {

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use defib_core::{Name, RunId};
 use serde_json::Value;
 
-use crate::ledger::{Amounts, Ledger, Meter, micros};
+use crate::ledger::{Amounts, Ledger, Meter, Told, micros};
 use crate::logs::{Extent, LogReader, folder};
 
 /// A longer line is no record of any agent.
@@ -83,6 +83,15 @@ impl Tally {
             Tally::Codex(tally) => record(line, "\"type\"", |record| tally.take(record)),
             Tally::Gemini(tally) => record(line, "\"type\"", |record| tally.take(record)),
             Tally::Aider(tally) => tally.take(line),
+        }
+    }
+
+    /// Where threads stand that may be older than the run.
+    fn threads(&self) -> BTreeMap<String, Told> {
+        match self {
+            Tally::Codex(tally) => tally.threads(),
+            // What these tell of a session begins with the process.
+            Tally::Claude(_) | Tally::Gemini(_) | Tally::Aider(_) => BTreeMap::new(),
         }
     }
 
@@ -331,6 +340,7 @@ impl Desk {
                 self.shared.lock().grown.insert(agent.clone());
             }
             if let Some(totals) = reading.news() {
+                reading.tell_threads(&self.ledger, agent, *run);
                 self.ledger.metered(agent.clone(), *run, Meter::Output, totals, None);
             }
         }
@@ -348,6 +358,7 @@ impl Desk {
         while reading.read(&folder, run, TURN) && begin.elapsed() < LAST_WORDS {}
         let Reading { lines, tally, .. } = &mut reading;
         lines.finish(|line| tally.take(line));
+        reading.tell_threads(&self.ledger, &agent, run);
         let totals = reading.tally.used().amounts();
         self.ledger.metered(agent, run, Meter::Output, totals, Some(then));
     }
@@ -373,6 +384,13 @@ impl Reading {
             self.lines.take(&bytes, |line| tally.take(line));
         }
         true
+    }
+
+    fn tell_threads(&self, ledger: &Ledger, agent: &Name, run: RunId) {
+        let threads = self.tally.threads();
+        if !threads.is_empty() {
+            ledger.taken_up(agent.clone(), run, threads);
+        }
     }
 
     /// What was used, where that is news.
