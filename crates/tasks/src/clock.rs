@@ -1,30 +1,48 @@
 //! The two clocks of a supervisor, read together.
 //!
 //! Everything is measured on tokio's clock, so that a test on a paused clock sees every delay and
-//! waits for none. The wall clock is moved along with it where it is paused. While a machine sleeps
-//! tokio's clock stands still: that time counts for nothing.
+//! waits for none; the wall clock goes along with it. While a machine sleeps tokio's clock stands
+//! still: that time counts for nothing.
 
 use std::time::{Duration, SystemTime};
 
 use defib_core::{Mono, Now, Wall};
 use tokio::time::Instant;
 
+/// A difference smaller than this between the wall clock and ours is no step of it.
+const DRIFT: Duration = Duration::from_millis(500);
+/// Thirty years.
+const FAR: Duration = Duration::from_secs(30 * 365 * 86_400);
+
 /// Reads the time since a supervisor began.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Clock {
     began: Instant,
     really_began: std::time::Instant,
+    /// What the wall clock would have shown at the beginning, as it goes now.
+    wall_began: SystemTime,
 }
 
 impl Clock {
     pub(crate) fn start() -> Clock {
-        Clock { began: Instant::now(), really_began: std::time::Instant::now() }
+        Clock {
+            began: Instant::now(),
+            really_began: std::time::Instant::now(),
+            wall_began: SystemTime::now(),
+        }
     }
 
-    pub(crate) fn now(&self) -> Now {
+    /// The time now. The wall clock follows ours until somebody moves it.
+    pub(crate) fn now(&mut self) -> Now {
         let elapsed = self.began.elapsed();
-        let ahead = elapsed.saturating_sub(self.really_began.elapsed());
-        Now { mono: Mono::ZERO + elapsed, wall: wall(SystemTime::now()) + ahead }
+        let shown = SystemTime::now();
+        let wall_began = shown.checked_sub(self.really_began.elapsed()).unwrap_or(shown);
+        let ahead = wall_began.duration_since(self.wall_began).unwrap_or_default();
+        let behind = self.wall_began.duration_since(wall_began).unwrap_or_default();
+        if ahead.max(behind) > DRIFT {
+            self.wall_began = wall_began;
+        }
+        Now { mono: Mono::ZERO + elapsed, wall: wall(self.wall_began + elapsed) }
     }
 
     /// A moment of the core as one to sleep until.
@@ -34,9 +52,6 @@ impl Clock {
         self.began.checked_add(since).unwrap_or_else(|| self.began + FAR)
     }
 }
-
-/// Thirty years.
-const FAR: Duration = Duration::from_secs(30 * 365 * 86_400);
 
 /// A time of the system as the core has it.
 pub(crate) fn wall(time: SystemTime) -> Wall {

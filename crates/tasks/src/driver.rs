@@ -342,7 +342,8 @@ impl Driver {
                 self.tell_of_no_request(Input::BalanceSeen { agent, empty: !solvent });
             }
         }
-        let report = fate.report(self.core.policy(agent), self.clock.now().wall);
+        let now = self.clock.now().wall;
+        let report = fate.report(self.core.policy(agent), now);
         self.tell_of_no_request(Input::Exited { agent, run, report });
     }
 

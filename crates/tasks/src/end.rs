@@ -153,10 +153,21 @@ impl IntoEnd for i32 {
     }
 }
 
-/// A task that never returns, but for a panic or an abort.
-impl IntoEnd for std::convert::Infallible {
+/// A future that is one endless loop gives the type that has no name yet; this is how to name it.
+#[doc(hidden)]
+pub trait Gives {
+    /// What it gives.
+    type Output;
+}
+
+impl<T> Gives for fn() -> T {
+    type Output = T;
+}
+
+/// A task that never returns: it ends by a panic, or is aborted.
+impl IntoEnd for <fn() -> ! as Gives>::Output {
     fn into_end(self) -> End {
-        match self {}
+        self
     }
 }
 

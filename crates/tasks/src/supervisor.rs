@@ -1,5 +1,6 @@
 //! The supervisor as a program has it: built, asked, watched, ended.
 
+use std::collections::BTreeSet;
 use std::collections::hash_map::RandomState;
 use std::fmt;
 use std::hash::{BuildHasher, Hasher};
@@ -84,6 +85,11 @@ impl Builder {
     pub fn observe(mut self, observe: impl FnMut(&Event) + Send + 'static) -> Builder {
         self.observers.push(Box::new(observe));
         self
+    }
+
+    /// Every name that is taken.
+    pub(crate) fn names(&self) -> BTreeSet<Box<str>> {
+        self.members.iter().flat_map(Member::names).collect()
     }
 
     /// Starts everything, on the runtime that the caller is in.

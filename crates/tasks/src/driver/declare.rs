@@ -28,7 +28,9 @@ impl Driver {
             // Those that come together must not share a name either.
             let is_new = |name: &Name| tasks.iter().any(|task: &Planned| task.spec.name == *name);
             let known = |name: &Name| self.is_known(name) || is_new(name);
-            let missing = into.as_ref().filter(|into| self.core.group(into).is_none());
+            // A group may have come just before.
+            let is_group = |name: &Name| self.groups.iter().any(|group| group.name == *name);
+            let missing = into.as_ref().filter(|into| !is_group(into));
             let answer = match (self.closing, missing) {
                 (true, _) => Err(Error::Ended),
                 (false, Some(into)) => Err(Error::Unknown(into.to_string())),

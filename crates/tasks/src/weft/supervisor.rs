@@ -72,8 +72,8 @@ impl AgentSupervisor {
 
     /// Starts it beside what a builder has already.
     pub fn start_with(builder: Builder) -> Result<AgentSupervisor, Error> {
+        let names = Arc::new(Mutex::new(builder.names()));
         let supervisor = Arc::new(builder.group(level(AgentSupervisor::ROOT)).start()?);
-        let names = Arc::new(Mutex::new(BTreeSet::new()));
         let root = AgentSupervisor { supervisor, name: AgentSupervisor::ROOT.into(), names };
         root.take_names(AgentSupervisor::ROOT)?;
         Ok(root)
