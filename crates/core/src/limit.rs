@@ -92,6 +92,16 @@ pub struct Tally {
 }
 
 impl Tally {
+    /// What has been counted in a tumbling window: so many entries, the first of them at `first`.
+    pub fn tumbling(first: Mono, count: u32) -> Tally {
+        Tally { times: VecDeque::from([first]), count }
+    }
+
+    /// Rolling: the oldest entry that is kept. Tumbling: the window's first.
+    pub fn first(&self) -> Option<Mono> {
+        self.times.front().copied()
+    }
+
     /// How many entries count at `now`. An entry exactly as old as the window is out.
     pub fn count(&self, limit: &Limit, now: Mono) -> u32 {
         match limit.span {

@@ -200,6 +200,22 @@ impl Policy {
         self.treatments[class as usize] = treatment;
     }
 
+    /// What it orders for a class: what we or the agent wanted, else the operator's table, else the
+    /// mode, else the rule set.
+    pub fn order(&self, class: Class) -> Order {
+        if matches!(class, Class::Stopped | Class::Group) {
+            return Order::Rest;
+        }
+        if let Some(order) = self.on.get(&class) {
+            return *order;
+        }
+        match (class, self.mode) {
+            (_, Mode::Never) | (Class::Done, Mode::OnFailure) => Order::Rest,
+            (Class::Done, Mode::Always) => Order::Restart,
+            (_, Mode::Always | Mode::OnFailure) => self.treatment(class).order,
+        }
+    }
+
     /// Takes the environment and fix-needed classes as evidence only: failures like any other.
     pub(crate) fn treat_outside_causes_as_failures(&mut self) {
         for class in Class::ALL {

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::backoff::Backoff;
 use crate::class::Class;
 use crate::limit::{Gauge, Limit, Measure, Span, Tally, Then};
-use crate::policy::{Mode, Order, Pace, Policy, Reset, Trigger};
+use crate::policy::{Order, Pace, Policy, Reset, Trigger};
 use crate::record::{Rest, Trip};
 use crate::rng::Jitter;
 use crate::time::{Mono, Now, Wall};
@@ -229,7 +229,7 @@ pub(crate) fn judge(
     exhausted: Option<Gauge>,
 ) -> Judgement {
     let Death { class, ran, resets_at } = death;
-    let order = order_for(policy, class);
+    let order = policy.order(class);
     if vetoed && matches!(order, Order::Restart | Order::Wait) {
         return Judgement { class: Class::Broke, counted: false, decision: Decision::Halt };
     }
@@ -264,22 +264,6 @@ pub(crate) fn judge(
         Order::Halt => Decision::Halt,
     };
     Judgement { class, counted, decision }
-}
-
-/// The order for a class: what we or the agent wanted, else the operator's table, else the mode,
-/// else the rule set.
-fn order_for(policy: &Policy, class: Class) -> Order {
-    if matches!(class, Class::Stopped | Class::Group) {
-        return Order::Rest;
-    }
-    if let Some(order) = policy.on.get(&class) {
-        return *order;
-    }
-    match (class, policy.mode) {
-        (_, Mode::Never) | (Class::Done, Mode::OnFailure) => Order::Rest,
-        (Class::Done, Mode::Always) => Order::Restart,
-        (_, Mode::Always | Mode::OnFailure) => policy.treatment(class).order,
-    }
 }
 
 fn restart(
