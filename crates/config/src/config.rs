@@ -108,6 +108,10 @@ pub struct Agent {
     pub enabled: bool,
     /// The user it runs as, when we are root.
     pub user: Option<String>,
+    /// What its group restarts when it dies, where that is its own affair and not the group's.
+    pub strategy: Option<Strategy>,
+    /// What it is checked for at the start, where it is a module.
+    pub module: Option<Module>,
     /// Its file mode creation mask.
     pub umask: Option<u32>,
     /// The command for a respawn whose session is known.
@@ -146,6 +150,17 @@ pub enum Command {
     Words(Vec<String>),
     /// A line for `/bin/sh -c`.
     Shell(String),
+}
+
+/// A module: a package that a runner script runs. Paths are relative to the file's folder.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Module {
+    /// The script.
+    pub runner: PathBuf,
+    /// The folder of its package.
+    pub package: PathBuf,
+    /// The file that lists all modules, as `MODULE_REGISTRY`; else the script itself.
+    pub registry: Option<PathBuf>,
 }
 
 /// How an agent's health is asked for from outside.
@@ -236,8 +251,8 @@ pub struct Group {
     pub strategy: Strategy,
     /// Its agents and groups, in the order they start; at least one.
     pub members: Vec<Name>,
-    /// How many restarts it may make.
-    pub budget: Limit,
+    /// How many restarts it may make; nothing is no bound.
+    pub budget: Option<Limit>,
 }
 
 /// An autopsy rule of the user's own.

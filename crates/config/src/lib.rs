@@ -4,9 +4,10 @@
 //! with it at once, each with its place, and a [`Config`] exactly when nothing is. Text becomes a
 //! tree of values with spans, the tree is held against one description of the file's shape, and
 //! what is right is lowered to types; [`schema()`] writes the same description down for editors.
+//! Files of other systems become the same tree in [`foreign`], and [`import()`] writes that down.
 //!
-//! No input makes it panic. It reads the file it is told to and nothing else: no variable, no clock,
-//! no path that the file may name.
+//! No input makes it panic. It reads the file or folder it is told to and nothing else: no variable,
+//! no clock, no path that the file may name.
 #![forbid(unsafe_code)]
 
 mod check;
@@ -14,6 +15,8 @@ pub mod config;
 mod cron;
 mod diagnostic;
 mod fields;
+pub mod foreign;
+mod import;
 mod load;
 mod lower;
 mod order;
@@ -27,7 +30,9 @@ mod words;
 
 pub use config::Config;
 pub use diagnostic::{Diagnostic, MAX_KEPT, Related, Severity};
-pub use load::{LoadError, Loaded, Outcome, load, parse, parse_bytes, parse_in};
+pub use foreign::{Format, Options, Watchdog};
+pub use import::{Imported, import};
+pub use load::{LoadError, Loaded, Outcome, load, load_with, parse, parse_bytes, parse_in};
 pub use report::{Report, Told};
 pub use schema::schema;
 pub use source::{Position, Span};

@@ -11,10 +11,11 @@ use std::path::{Component, Path, PathBuf, absolute};
 use crate::config::Config;
 use crate::diagnostic::{Diagnostic, Findings};
 use crate::fields::Fields;
+use crate::foreign::{self, Format, Options};
 use crate::report::Report;
 use crate::shape::file::FILE;
 use crate::source::Span;
-use crate::{check, lower, tree};
+use crate::{check, lower};
 
 /// What became of a text.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,13 +35,28 @@ pub struct Loaded {
     pub text: String,
     /// What became of it.
     pub outcome: Outcome,
+    /// The files it is made of, where it is a folder.
+    pub parts: Vec<Loaded>,
 }
 
 impl Loaded {
-    /// What is wrong with the file, for people: see [`Report::render`].
+    /// The files that were read: this one, or those of the folder.
+    pub fn files(&self) -> &[Loaded] {
+        if self.parts.is_empty() { std::slice::from_ref(self) } else { &self.parts }
+    }
+
+    /// What is wrong with the files, for people: see [`Report::render`].
     pub fn render(&self, color: bool) -> String {
-        let origin = self.path.display().to_string();
-        Report::new(&origin, &self.text, &self.outcome.diagnostics).render(color)
+        let report = |file: &Loaded| {
+            let origin = file.path.display().to_string();
+            Report::new(&origin, &file.text, &file.outcome.diagnostics).render(color)
+        };
+        self.files().iter().map(report).collect()
+    }
+
+    /// Whether there is anything to be said of it.
+    pub fn has_diagnostics(&self) -> bool {
+        self.files().iter().any(|file| !file.outcome.diagnostics.is_empty())
     }
 }
 
@@ -54,12 +70,15 @@ pub enum LoadError {
         /// What the operating system says.
         source: io::Error,
     },
+    /// A folder has no Aidefile in it or below it.
+    NoAidefile(PathBuf),
 }
 
 impl LoadError {
     /// What to do about it.
     pub fn hint(&self) -> &'static str {
         match self {
+            LoadError::NoAidefile(_) => "name a file, or a folder with Aidefiles below it",
             LoadError::Unreadable { source, .. } => {
                 let kind = source.kind();
                 let hints = [
@@ -83,6 +102,9 @@ impl fmt::Display for LoadError {
             LoadError::Unreadable { path, source } => {
                 write!(f, "cannot read {}: {source}", path.display())
             }
+            LoadError::NoAidefile(folder) => {
+                write!(f, "there is no Aidefile in {} or below it", folder.display())
+            }
         }
     }
 }
@@ -91,31 +113,113 @@ impl std::error::Error for LoadError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             LoadError::Unreadable { source, .. } => Some(source),
+            LoadError::NoAidefile(_) => None,
         }
     }
 }
 
-/// Reads and parses a file.
+/// Reads and parses a file, whose format is told from its name.
 pub fn load(path: &Path) -> Result<Loaded, LoadError> {
-    match std::fs::read(path) {
-        Ok(bytes) => Ok(parse_bytes(path, &bytes)),
-        Err(source) => Err(LoadError::Unreadable { path: path.to_owned(), source }),
+    load_with(path, &Options::default())
+}
+
+/// Reads and parses a file, or every Aidefile below a folder, as the options say.
+pub fn load_with(path: &Path, options: &Options) -> Result<Loaded, LoadError> {
+    let unreadable = |source| LoadError::Unreadable { path: path.to_owned(), source };
+    if path.is_dir() {
+        let files = foreign::aidefiles_below(path).map_err(unreadable)?;
+        return folder(path, &files, options);
     }
+    let bytes = std::fs::read(path).map_err(unreadable)?;
+    Ok(read_bytes(path, &bytes, options))
+}
+
+/// Many Aidefiles as one project, which is called by its folder.
+fn folder(path: &Path, files: &[PathBuf], options: &Options) -> Result<Loaded, LoadError> {
+    if files.is_empty() {
+        return Err(LoadError::NoAidefile(path.to_owned()));
+    }
+    let options = Options { format: Some(Format::Aide), ..options.clone() };
+    let mut parts = Vec::new();
+    for file in files {
+        parts.push(load_with(file, &options)?);
+    }
+    let config = merged(path, &mut parts);
+    let outcome = Outcome { config, diagnostics: Vec::new() };
+    Ok(Loaded { path: path.to_owned(), text: String::new(), outcome, parts })
+}
+
+/// One config of many. Each agent stays in the folder of its own file; a name that two of them have
+/// is an error of the second.
+fn merged(path: &Path, parts: &mut [Loaded]) -> Option<Config> {
+    let folder = folder_of(&path.join("Aidefile"));
+    let mut whole: Option<Config> = None;
+    let mut owners: Vec<(String, PathBuf)> = Vec::new();
+    let mut fine = true;
+    for part in parts {
+        let Some(config) = part.outcome.config.clone() else {
+            fine = false;
+            continue;
+        };
+        for agent in &config.agents {
+            let name = agent.name.to_string();
+            if let Some((_, owner)) = owners.iter().find(|(known, _)| *known == name) {
+                let at = part.text.find(&name).unwrap_or(0);
+                let mut findings = Findings::default();
+                findings
+                    .error(
+                        Span { start: at, end: at + name.len() },
+                        format!("`{name}` is declared by {} already", owner.display()),
+                    )
+                    .help("give one of them another `name` in `[persona]`");
+                part.outcome.diagnostics.extend(findings.into_diagnostics(&part.text));
+                part.outcome.config = None;
+                fine = false;
+            } else {
+                owners.push((name, part.path.clone()));
+            }
+        }
+        let agents = config.agents.iter().cloned().map(|mut agent| {
+            let cwd = agent.cwd.as_ref().map_or_else(PathBuf::new, Clone::clone);
+            agent.cwd = Some(config.folder.join(cwd));
+            agent.env_file = agent.env_file.map(|file| config.folder.join(file));
+            agent
+        });
+        match &mut whole {
+            Some(whole) => {
+                whole.agents.extend(agents);
+                whole.notify.extend(config.notify.clone());
+            }
+            None => whole = Some(Config { agents: agents.collect(), ..config.clone() }),
+        }
+    }
+    let mut whole = whole.filter(|_| fine)?;
+    let name = folder.file_name().and_then(|name| lower::name_of_folder(&name.to_string_lossy()));
+    whole.project = name.unwrap_or(whole.project);
+    whole.folder = folder;
+    Some(whole)
 }
 
 /// Parses the bytes of the file at `path`, which is not read again.
 ///
 /// Bytes that are no UTF-8 are an error with a place; the text then shows `�` for them.
 pub fn parse_bytes(path: &Path, bytes: &[u8]) -> Loaded {
+    read_bytes(path, bytes, &Options::default())
+}
+
+fn read_bytes(path: &Path, bytes: &[u8], options: &Options) -> Loaded {
     let (text, outcome) = match str::from_utf8(bytes) {
-        Ok(text) => (text.to_owned(), parse_in(&folder_of(path), text)),
+        Ok(text) => {
+            let format = options.format.unwrap_or_else(|| Format::detect(path, text));
+            (text.to_owned(), parse_as(format, &folder_of(path), text, options))
+        }
         Err(bad) => {
             let text = String::from_utf8_lossy(bytes).into_owned();
             let outcome = not_utf8(bytes, bad.valid_up_to(), &text);
             (text, outcome)
         }
     };
-    Loaded { path: path.to_owned(), text, outcome }
+    Loaded { path: path.to_owned(), text, outcome, parts: Vec::new() }
 }
 
 /// Parses a text that came from the file called `origin`.
@@ -126,22 +230,33 @@ pub fn parse(origin: &str, text: &str) -> Outcome {
     parse_in(&folder_of(Path::new(origin)), text)
 }
 
-/// Parses a text as if it lay in `folder`.
+/// Parses a `defib.toml` as if it lay in `folder`.
 pub fn parse_in(folder: &Path, text: &str) -> Outcome {
+    parse_as(Format::Defib, folder, text, &Options::default())
+}
+
+/// Parses a text of any format as if it lay in `folder`.
+pub(crate) fn parse_as(format: Format, folder: &Path, text: &str, options: &Options) -> Outcome {
     let mut findings = Findings::default();
-    let config = read(folder, text, &mut findings);
+    let config = foreign::read(format, text, folder, options, &mut findings)
+        .and_then(|entries| lowered(entries, folder, options, &mut findings));
     let config = if findings.has_errors() { None } else { config };
     Outcome { config, diagnostics: findings.into_diagnostics(text) }
 }
 
-fn read(folder: &Path, text: &str, findings: &mut Findings) -> Option<Config> {
-    let entries = tree::read(text, findings)?;
+/// From the tree of a `defib.toml` to what it means.
+pub(crate) fn lowered(
+    entries: Vec<crate::tree::Entry>,
+    folder: &Path,
+    options: &Options,
+    findings: &mut Findings,
+) -> Option<Config> {
     let fields: Option<Fields> = check::table(entries, Span::START, &FILE, findings);
-    lower::file(&fields?, folder, findings)
+    lower::file(&fields?, folder, options.watchdog, findings)
 }
 
 /// The folder a file lies in, from the root on where that can be told.
-fn folder_of(path: &Path) -> PathBuf {
+pub(crate) fn folder_of(path: &Path) -> PathBuf {
     let path = absolute(path).unwrap_or_else(|_| path.to_owned());
     let folder = path.parent().unwrap_or(&path);
     // What `..` means only the file system knows, and without knowing, the folder has no name.

@@ -13,13 +13,15 @@ use std::time::Duration;
 
 use defib_core::limit::{Limit, Span as Stretch};
 use defib_core::name::Name;
+use defib_core::preset::Preset;
 use defib_core::topology::Strategy;
 
 use crate::config::{
-    self, AgentKind, Config, Group, History, Listen, Rule, Server, Supervisor, Tls,
+    self, AgentKind, Config, Group, History, Listen, Module, Rule, Server, Supervisor, Tls,
 };
 use crate::diagnostic::Findings;
 use crate::fields::{Datum, Entry, Fields, Item, Layers};
+use crate::foreign::Watchdog;
 use crate::order::{self, Order};
 use crate::source::Span;
 use crate::words::{CLASSES, STRATEGIES, meaning};
@@ -32,23 +34,30 @@ pub(crate) struct Spelled {
 }
 
 /// Lowers a whole file that lies in `folder`.
-pub(crate) fn file(fields: &Fields, folder: &Path, findings: &mut Findings) -> Option<Config> {
+pub(crate) fn file(
+    fields: &Fields,
+    folder: &Path,
+    watchdog: Watchdog,
+    findings: &mut Findings,
+) -> Option<Config> {
     let project = project(fields, folder, findings);
     let defaults = fields.table("defaults");
     let mut order = Order {
-        whole: !fields.has_broken("agent") && !fields.has_broken("group"),
+        whole: !["agent", "module", "group"].into_iter().any(|key| fields.has_broken(key)),
         ..Order::default()
     };
     let mut agents = Vec::new();
-    for (name, own, item) in tables(fields.table("agent")) {
+    for (name, own, item, usual) in declared(fields, findings) {
         let layers = Layers { over: own, under: defaults };
         let mut after = names(layers.list("after").unwrap_or_default());
         if own.item("after").is_none() {
             // A default that makes everybody wait for one agent does not mean that one itself.
             after.retain(|other| other.name != name.name);
         }
-        let lowered = agent::agent(&name, layers, item.span, findings);
+        let origin = agent::Origin { name: &name, span: item.span, usual, watchdog };
+        let lowered = agent::agent(&origin, layers, findings);
         agents.extend(lowered.map(|agent| config::Agent {
+            module: module(&name, own.alone()),
             after: after.iter().map(|other| other.name.clone()).collect(),
             ..agent
         }));
@@ -64,7 +73,7 @@ pub(crate) fn file(fields: &Fields, folder: &Path, findings: &mut Findings) -> O
         groups.push(group(&name, &members, own.alone()));
         order.groups.push(order::Group { name, members });
     }
-    order.unusable = ["agent", "group"]
+    order.unusable = ["agent", "module", "group"]
         .into_iter()
         .flat_map(|kind| &fields.table(kind).entries)
         .filter(|entry| entry.item.datum == Datum::Broken)
@@ -96,6 +105,41 @@ pub(crate) fn file(fields: &Fields, folder: &Path, findings: &mut Findings) -> O
         supervisor: Supervisor {
             max_total_restarts: fields.table("supervisor").alone().count("max_total_restarts"),
         },
+    })
+}
+
+/// Agents, then modules, each with the rule set of its sort.
+fn declared<'f>(
+    fields: &'f Fields,
+    findings: &mut Findings,
+) -> Vec<(Spelled, &'f Fields, &'f Item, Option<Preset>)> {
+    let of = |key, usual| {
+        tables(fields.table(key)).map(move |(name, own, item)| (name, own, item, usual))
+    };
+    let mut declared: Vec<_> = of("agent", None).collect();
+    for module in of("module", Some(Preset::Aivex)) {
+        let name = &module.0;
+        match declared.iter().find(|(other, ..)| other.name == name.name) {
+            Some((other, ..)) => {
+                findings
+                    .error(name.span, format!("`{}` is both an agent and a module", name.name))
+                    .label("the module")
+                    .related(other.span, "the agent")
+                    .help("agents and modules share their names; call one of them otherwise");
+            }
+            None => declared.push(module),
+        }
+    }
+    declared
+}
+
+/// What a module is checked for at the start.
+fn module(name: &Spelled, own: Layers<'_>) -> Option<Module> {
+    let package = own.text("package").unwrap_or(name.name.as_str());
+    Some(Module {
+        runner: own.text("runner")?.into(),
+        package: package.into(),
+        registry: own.text("registry").map(Into::into),
     })
 }
 
@@ -141,7 +185,7 @@ fn project(fields: &Fields, folder: &Path, findings: &mut Findings) -> Option<Na
 }
 
 /// A folder's name as a project's: what a name cannot hold becomes `-`.
-fn name_of_folder(folder: &str) -> Option<Name> {
+pub(crate) fn name_of_folder(folder: &str) -> Option<Name> {
     let fits = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
     let name: String = folder
         .chars()
@@ -160,10 +204,12 @@ fn group(name: &Spelled, members: &[Spelled], own: Layers<'_>) -> Group {
         name: name.name.clone(),
         strategy: own.word("strategy", &STRATEGIES).unwrap_or(Strategy::OneForOne),
         members: members.iter().map(|member| member.name.clone()).collect(),
-        budget: Limit::restarts(
-            budget.count("restarts").unwrap_or(5),
-            Stretch::Rolling(budget.duration("within").unwrap_or(Duration::from_secs(60))),
-        ),
+        budget: own.text("budget").is_none().then(|| {
+            Limit::restarts(
+                budget.count("restarts").unwrap_or(5),
+                Stretch::Rolling(budget.duration("within").unwrap_or(Duration::from_secs(60))),
+            )
+        }),
     }
 }
 

@@ -120,7 +120,7 @@ pub(crate) fn to_json(value: &tree::Value) -> Value {
         tree::Value::Bool(flag) => json!(flag),
         tree::Value::Integer(integer) => json!(integer),
         tree::Value::Float(float) => json!(float),
-        tree::Value::HugeInteger | tree::Value::Date => Value::Null,
+        tree::Value::HugeInteger | tree::Value::Date | tree::Value::Null => Value::Null,
         tree::Value::List(nodes) => nodes.iter().map(|node| to_json(&node.value)).collect(),
         tree::Value::Table(entries) => {
             entries.iter().map(|entry| (entry.key.clone(), to_json(&entry.node.value))).collect()

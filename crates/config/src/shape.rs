@@ -13,7 +13,7 @@ use crate::fields::Datum;
 use crate::suggest::quoted;
 
 /// What a value may look like.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) enum Shape {
     /// A table with certain keys.
     Table(&'static Table),
@@ -59,7 +59,7 @@ pub(crate) struct Table {
 }
 
 /// A key of a table.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Field {
     pub(crate) key: &'static str,
     pub(crate) shape: Shape,

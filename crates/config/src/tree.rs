@@ -27,6 +27,8 @@ pub(crate) enum Value {
     HugeInteger,
     Float(f64),
     Date,
+    /// A key without a value, as other formats have it.
+    Null,
     List(Vec<Node>),
     Table(Vec<Entry>),
 }
@@ -40,6 +42,34 @@ pub(crate) struct Entry {
 }
 
 impl Value {
+    /// The text, where it is one.
+    pub(crate) fn as_text(&self) -> Option<&str> {
+        let Value::Text(text) = self else { return None };
+        Some(text)
+    }
+
+    /// The whole number, where it is one that fits.
+    pub(crate) const fn as_integer(&self) -> Option<i64> {
+        let Value::Integer(integer) = self else { return None };
+        Some(*integer)
+    }
+
+    /// The number, whole or not, where it is one.
+    pub(crate) const fn as_number(&self) -> Option<f64> {
+        match self {
+            #[allow(clippy::cast_precision_loss, reason = "no number of a config has 53 bits")]
+            Value::Integer(integer) => Some(*integer as f64),
+            Value::Float(float) => Some(*float),
+            Value::Text(_)
+            | Value::Bool(_)
+            | Value::HugeInteger
+            | Value::Date
+            | Value::Null
+            | Value::List(_)
+            | Value::Table(_) => None,
+        }
+    }
+
     /// What sort of value it is, for a sentence such as "not a list".
     pub(crate) const fn sort(&self) -> &'static str {
         match self {
@@ -48,6 +78,7 @@ impl Value {
             Value::Integer(_) | Value::HugeInteger => "an integer",
             Value::Float(_) => "a number with a fraction",
             Value::Date => "a date",
+            Value::Null => "nothing",
             Value::List(_) => "a list",
             Value::Table(_) => "a table",
         }

@@ -161,7 +161,7 @@ fn what_an_agent_says_of_its_deaths_is_its_policy() {
 #[test]
 fn defaults_lie_beneath_every_agent() {
     let config = config();
-    let [database, reviewer, ingest, publish] = config.agents.as_slice() else {
+    let [database, reviewer, ingest, publish, ..] = config.agents.as_slice() else {
         panic!("{:?}", config.agents);
     };
     let env = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
@@ -196,6 +196,24 @@ fn defaults_lie_beneath_every_agent() {
 }
 
 #[test]
+fn a_module_is_an_agent_that_its_runner_runs() {
+    let config = config();
+    let module = |who: &str| config.agents.iter().find(|agent| agent.name == name(who)).unwrap();
+    let news = module("news");
+    assert_eq!(news.preset, Preset::Aivex, "whatever the agents have in common");
+    assert_eq!(news.command, words(&["python3", "watchdog/module_runner.py", "news"]));
+    let declared = news.module.as_ref().unwrap();
+    assert_eq!(declared.package, Path::new("packages/news"));
+    assert_eq!(declared.registry.as_deref(), Some(Path::new("watchdog/registry.py")));
+    let chart = module("chart");
+    assert_eq!(chart.preset, Preset::Celistra);
+    assert_eq!(chart.command, words(&["./run", "chart"]));
+    assert_eq!(chart.module.as_ref().unwrap().package, Path::new("chart"));
+    assert_eq!(module("reviewer").module, None);
+    assert_eq!(module("reviewer").strategy, Some(Strategy::OneForAll));
+}
+
+#[test]
 fn what_is_not_an_agent_is_read_too() {
     let config = config();
     assert_eq!(config.project, name("nightshift"));
@@ -204,10 +222,11 @@ fn what_is_not_an_agent_is_read_too() {
     assert_eq!(config.groups[0].members, [name("ingest"), name("publish")]);
     assert_eq!(
         config.groups[0].budget,
-        Limit::restarts(3, Span::Rolling(Duration::from_secs(300)))
+        Some(Limit::restarts(3, Span::Rolling(Duration::from_secs(300))))
     );
     assert_eq!(config.groups[1].strategy, Strategy::OneForOne);
-    assert_eq!(config.groups[1].budget, Limit::restarts(5, Span::Rolling(Duration::from_secs(60))));
+    let usual = Limit::restarts(5, Span::Rolling(Duration::from_secs(60)));
+    assert_eq!(config.groups[1].budget, Some(usual));
     assert_eq!(
         config.agents_of(&name("all")),
         [&name("database"), &name("ingest"), &name("publish")]

@@ -192,7 +192,7 @@ mod tests {
     fn a_policy_that_is_written_and_read_is_the_same() {
         for preset in Preset::ALL {
             let mut policy = preset.policy();
-            assert_eq!(read(&written(preset, &policy)).policy, policy, "{preset}");
+            assert_eq!(*read(&written(preset, &policy)).policy, policy, "{preset}");
             policy.mode = Mode::Always;
             policy.backoff.base = Duration::from_millis(250);
             policy.limits =
@@ -202,7 +202,7 @@ mod tests {
             policy.max_runtime = Some(Duration::from_secs(5400));
             policy.silent_for = Some(Duration::from_secs(900));
             let agent = read(&written(preset, &policy));
-            assert_eq!((agent.preset, agent.policy), (preset, policy), "{preset}");
+            assert_eq!((agent.preset, &*agent.policy), (preset, &policy), "{preset}");
         }
     }
 

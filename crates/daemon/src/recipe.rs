@@ -95,7 +95,7 @@ impl Project {
             .map(|group| GroupSpec {
                 name: group.name.clone(),
                 strategy: group.strategy,
-                budget: Some(group.budget),
+                budget: group.budget,
                 members: group.members.clone(),
             })
             .collect()
@@ -114,7 +114,7 @@ impl Project {
             project: self.config.project.clone(),
             policy,
             after: after.cloned().collect(),
-            strategy: None,
+            strategy: agent.strategy,
             account: agent.account.as_deref().map(Arc::from),
             generation: self.generation(agent),
         }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use defib_config::Config;
+use defib_config::{Config, Options};
 use defib_core::time::Seconds;
 use defib_core::{Class, Kind, Name, RunId, Signal, State, Wall};
 use serde::{Deserialize, Serialize};
@@ -180,6 +180,10 @@ pub struct UpRequest {
     pub mode: Mode,
     /// The caller's variables that the agents get: the clean base and what `env_pass` names.
     pub environment: BTreeMap<String, String>,
+    /// How the file was read, for whoever reads it again after a boot.
+    #[serde(default)]
+    #[schema(value_type = Object)]
+    pub options: Options,
     /// Whether it is up already and only its file may have changed.
     #[serde(default)]
     pub reload: bool,

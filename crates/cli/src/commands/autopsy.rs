@@ -99,7 +99,7 @@ impl Autopsy {
         let Some(file) = path else {
             return Ok(Vec::new());
         };
-        let rules = ConfigFile { file }.config()?.rules;
+        let rules = ConfigFile::at(file).config()?.rules;
         Ok(rules.into_iter().filter_map(user_rule).collect())
     }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use defib_config::{Config, Report};
+use defib_config::{Config, Loaded, Report};
 
 use super::ConfigFile;
 use super::timeline::policy_line;
@@ -18,6 +18,7 @@ file is valid and 3 if it is not.
 Examples:
   defib check
   defib check -f night/defib.toml
+  defib check -f weave.toml
   defib check --json | jq '.[].message'")]
 pub(crate) struct Check {
     #[command(flatten)]
@@ -31,13 +32,10 @@ impl Check {
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let loaded = self.file.load()?;
         let origin = self.file.path().display().to_string();
-        let report = Report::new(&origin, &loaded.text, &loaded.outcome.diagnostics);
         if self.json {
-            let told = serde_json::to_string_pretty(&report.told())
-                .map_err(|error| Failure::new(Code::Failed, error))?;
-            output::print(&format!("{told}\n"))?;
+            output::print(&told(&loaded)?)?;
         } else {
-            anstream::eprint!("{}", report.render(true));
+            anstream::eprint!("{}", loaded.render(true));
         }
         match &loaded.outcome.config {
             Some(_) if self.json => Ok(()),
@@ -45,6 +43,25 @@ impl Check {
             None => Err(Failure::told(Code::Config)),
         }
     }
+}
+
+/// What was found, as JSON. Where there are many files, each thing says whose it is.
+fn told(loaded: &Loaded) -> Result<String, Failure> {
+    let mut all = Vec::new();
+    for file in loaded.files() {
+        let origin = file.path.display().to_string();
+        let report = Report::new(&origin, &file.text, &file.outcome.diagnostics);
+        for told in report.told() {
+            let mut told =
+                serde_json::to_value(told).map_err(|error| Failure::new(Code::Failed, error))?;
+            if !loaded.parts.is_empty() {
+                told["file"] = origin.as_str().into();
+            }
+            all.push(told);
+        }
+    }
+    let text = serde_json::to_string_pretty(&all);
+    text.map(|text| text + "\n").map_err(|error| Failure::new(Code::Failed, error))
 }
 
 /// What a valid file declares, a line an agent.

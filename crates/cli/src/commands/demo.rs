@@ -81,6 +81,7 @@ fn tour(context: &Context, folder: &Path, interrupted: &Interrupted) -> Result<(
         config,
         mode: Mode::Continuous,
         environment,
+        options: defib_config::Options::default(),
         reload: false,
     };
     say(

@@ -31,7 +31,7 @@ mod why;
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
-use defib_config::{Config, Loaded};
+use defib_config::{Config, Format, Loaded, Options, Watchdog};
 
 use crate::client::Client;
 use crate::failure::{Code, Failure};
@@ -146,30 +146,49 @@ pub(crate) fn segment(name: &str) -> Result<String, Failure> {
 /// Which config file is meant.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ConfigFile {
-    /// The config file
+    /// The config file: a defib.toml, an Aidefile or a folder of them, a weave.toml, a YAML of agents
     #[arg(short = 'f', long = "file", value_name = "FILE", default_value = "defib.toml")]
     file: PathBuf,
+    /// What the file is, where its name leaves a doubt
+    #[arg(long, value_name = "FORMAT", value_parser = Format::ALL.map(Format::word))]
+    format: Option<String>,
+    /// What Aidefiles run: a command, with its arguments
+    #[arg(long, value_name = "CMD")]
+    runner: Option<String>,
 }
 
 impl ConfigFile {
     /// The one in this folder.
     pub(crate) fn here() -> ConfigFile {
-        ConfigFile { file: PathBuf::from("defib.toml") }
+        ConfigFile::at(PathBuf::from("defib.toml"))
+    }
+
+    /// This one.
+    pub(crate) fn at(file: PathBuf) -> ConfigFile {
+        ConfigFile { file, format: None, runner: None }
     }
 
     pub(crate) fn path(&self) -> &Path {
         &self.file
     }
 
+    /// How it is read.
+    pub(crate) fn options(&self) -> Result<Options, Failure> {
+        let watchdog = Watchdog::from_variables(|name| std::env::var(name).ok())
+            .map_err(|wrong| Failure::new(Code::Config, wrong).hint("unset it, or put it right"))?;
+        let format = self.format.as_deref().and_then(Format::from_word);
+        Ok(Options { format, runner: self.runner.clone(), watchdog })
+    }
+
     pub(crate) fn load(&self) -> Result<Loaded, Failure> {
-        defib_config::load(&self.file)
+        defib_config::load_with(&self.file, &self.options()?)
             .map_err(|error| Failure::new(Code::Failed, &error).hint(error.hint()))
     }
 
     /// What the file says. What is wrong with it is said on standard error.
     pub(crate) fn config(&self) -> Result<Config, Failure> {
         let loaded = self.load()?;
-        if !loaded.outcome.diagnostics.is_empty() {
+        if loaded.has_diagnostics() {
             anstream::eprint!("{}", loaded.render(true));
         }
         loaded.outcome.config.ok_or_else(|| Failure::told(Code::Config))

@@ -75,6 +75,7 @@ impl Run {
             config,
             mode: Mode::Continuous,
             environment,
+            options: defib_config::Options::default(),
             reload: false,
         };
         client.bring_up(&request)?;

@@ -32,6 +32,8 @@ no agent is starting any more.
 Examples:
   defib up --detach
   defib up --mode once
+  defib up -f Aidefile --runner 'claude -p tidy'
+  defib up -f weave.toml
   defib up --status-line 30s")]
 pub(crate) struct Up {
     #[command(flatten)]
@@ -220,7 +222,8 @@ pub(crate) fn request(file: &ConfigFile, config: Config, mode: Mode) -> Result<U
         Failure::new(Code::Failed, format!("{}: {error}", file.path().display()))
     })?;
     let environment = defib_daemon::environment_for(&config, std::env::vars());
-    Ok(UpRequest { path, config, mode, environment, reload: false })
+    let options = file.options()?;
+    Ok(UpRequest { path, config, mode, environment, options, reload: false })
 }
 
 fn ours(context: &Context, names: &[Name]) -> Result<Vec<AgentStatus>, Failure> {

@@ -4,7 +4,7 @@
 //! are alternatives: an agent's probe replaces the default one.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,21 +17,37 @@ use crate::config::{
 };
 use crate::diagnostic::Findings;
 use crate::fields::{Datum, Layers};
+use crate::foreign::Watchdog;
 use crate::source::Span;
-use crate::words::PRESETS;
+use crate::words::{PRESETS, STRATEGIES};
 
 use super::command::{command, shell_command};
 use super::{Spelled, policy};
 
-/// Lowers an agent whose table is written at `span`.
+/// Where an agent comes from.
+pub(super) struct Origin<'o> {
+    pub(super) name: &'o Spelled,
+    /// Where its table is written.
+    pub(super) span: Span,
+    /// The rule set of its sort, unless it names one itself.
+    pub(super) usual: Option<Preset>,
+    /// What overrides the rule set of modules.
+    pub(super) watchdog: Watchdog,
+}
+
+/// Lowers an agent.
 pub(super) fn agent(
-    name: &Spelled,
+    origin: &Origin<'_>,
     own: Layers<'_>,
-    span: Span,
     findings: &mut Findings,
 ) -> Option<Agent> {
-    let preset = own.word("preset", &PRESETS).unwrap_or(Preset::Default);
-    let mut policy = policy::policy(preset, own, findings);
+    let Origin { name, span, usual, watchdog } = *origin;
+    let preset = match usual {
+        // What the agents of a file have in common is no module's rule set.
+        Some(usual) => own.over.alone().word("preset", &PRESETS).unwrap_or(usual),
+        None => own.word("preset", &PRESETS).unwrap_or(Preset::Default),
+    };
+    let mut policy = policy::policy(preset, watchdog, own, findings);
     let (trigger, cron) = trigger(own);
     policy.trigger = trigger;
     let ready = ready(own, findings);
@@ -41,8 +57,8 @@ pub(super) fn agent(
     };
     let probe = probe(own, findings);
     let resume = run("resume", own, findings);
-    let command = run("command", own, findings);
-    if !own.has("command") {
+    let command = run("command", own, findings).or_else(|| by_runner(name, own));
+    if !own.has("command") && !own.has("runner") {
         findings
             .error(span, format!("agent `{}` has no `command`", name.name))
             .label("what shall it run?")
@@ -61,6 +77,9 @@ pub(super) fn agent(
         pty: own.bool("pty").unwrap_or(false),
         enabled: own.bool("enabled").unwrap_or(true),
         user: own.text("user").map(str::to_owned),
+        strategy: own.word("strategy", &STRATEGIES),
+        // The caller's, who knows which table it is.
+        module: None,
         umask: own.count("umask"),
         resume,
         heartbeat_file: path(own.merged("heartbeat"), "file"),
@@ -104,6 +123,22 @@ fn run(key: &str, own: Layers<'_>, findings: &mut Findings) -> Option<Command> {
             .help("write the command as one string, or leave `shell` out");
     }
     shell_command(item)
+}
+
+/// What a module runs that says no more than its runner: the script, with the module's name.
+fn by_runner(name: &Spelled, own: Layers<'_>) -> Option<Command> {
+    if own.has("command") {
+        return None;
+    }
+    let runner = own.text("runner")?;
+    let extension = Path::new(runner).extension().and_then(|extension| extension.to_str());
+    let program = match extension {
+        Some("py") => vec!["python3".to_owned(), runner.to_owned()],
+        Some("sh") => vec!["/bin/sh".to_owned(), runner.to_owned()],
+        Some(_) | None if runner.contains('/') => vec![runner.to_owned()],
+        Some(_) | None => vec![format!("./{runner}")],
+    };
+    Some(Command::Words(program.into_iter().chain([name.name.to_string()]).collect()))
 }
 
 fn trigger(own: Layers<'_>) -> (Trigger, Option<String>) {

@@ -13,11 +13,20 @@ use defib_core::span::Shown;
 
 use crate::diagnostic::Findings;
 use crate::fields::{Datum, Entry, Layers};
+use crate::foreign::Watchdog;
 use crate::words::{CLASSES, GROWTHS, MODES, ORDERS, THENS, WINDOWS, Window, meaning};
 
 /// The policy of an agent that starts from `preset`.
-pub(super) fn policy(preset: Preset, own: Layers<'_>, findings: &mut Findings) -> Policy {
+pub(super) fn policy(
+    preset: Preset,
+    watchdog: Watchdog,
+    own: Layers<'_>,
+    findings: &mut Findings,
+) -> Policy {
     let mut policy = preset.policy();
+    if preset == Preset::Aivex {
+        watchdog.apply(&mut policy);
+    }
     if let Some(mode) = own.word("restart", &MODES) {
         policy.mode = mode;
     }

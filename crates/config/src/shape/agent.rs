@@ -4,8 +4,8 @@
 //! one is checked when both are put together.
 
 use crate::words::{
-    AgentKind, Burn, CLASSES, GROWTHS, Leftovers, MODES, ORDERS, PRESETS, ReadyBy, THENS, WINDOWS,
-    words_of,
+    AgentKind, Burn, CLASSES, GROWTHS, Leftovers, MODES, ORDERS, PRESETS, ReadyBy, STRATEGIES,
+    THENS, WINDOWS, words_of,
 };
 
 use super::format::{
@@ -85,6 +85,50 @@ const AMOUNTS: Shape = Shape::Map(&Map {
     values: Shape::Number { min: 0.0, max: f64::MAX, why: "an amount cannot be negative" },
 });
 
+/// What a module has beside all that an agent has.
+const OF_MODULES: [Field; 3] = [
+    Field::new(
+        "runner",
+        Shape::Text(&PATH),
+        "The script that runs it, with the module's name as its argument, unless `command` says otherwise.",
+        r#""watchdog/module_runner.py""#,
+    )
+    .required(),
+    Field::new(
+        "package",
+        Shape::Text(&PATH),
+        "The folder of its package. That of its own name unless set.",
+        r#""news""#,
+    ),
+    Field::new(
+        "registry",
+        Shape::Text(&PATH),
+        "The file in which `MODULE_REGISTRY` lists all modules. The runner unless set.",
+        r#""watchdog/registry.py""#,
+    ),
+];
+
+const MODULE_FIELDS: [Field; OF_MODULES.len() + AGENT.fields.len()] = {
+    let mut fields = [OF_MODULES[0]; OF_MODULES.len() + AGENT.fields.len()];
+    let mut at = 0;
+    while at < fields.len() {
+        fields[at] = match at.checked_sub(OF_MODULES.len()) {
+            None => OF_MODULES[at],
+            Some(at) => AGENT.fields[at],
+        };
+        at += 1;
+    }
+    fields
+};
+
+/// A module: an agent that a runner script runs, under the `aivex` rule set unless it says otherwise.
+pub(crate) const MODULE: Table = Table {
+    name: "module",
+    doc: "A module that a runner script runs.",
+    exactly_one: &[],
+    fields: &MODULE_FIELDS,
+};
+
 /// An agent, or what all agents of a file have in common.
 pub(crate) const AGENT: Table = Table {
     name: "agent",
@@ -157,6 +201,12 @@ pub(crate) const AGENT: Table = Table {
             r#""aide""#,
         )
         .or(r#""default""#),
+        Field::new(
+            "strategy",
+            choice!("a strategy", &words_of(&STRATEGIES)),
+            "What its group restarts when it dies. The group's own strategy unless set.",
+            r#""one-for-all""#,
+        ),
         Field::new(
             "restart",
             choice!("a restart mode", &words_of(&MODES)),

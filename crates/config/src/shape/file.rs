@@ -4,7 +4,7 @@
 
 use crate::words::{AgentKind, Event, STRATEGIES, words_of};
 
-use super::agent::{AGENT, COMMAND, TELLABLE, choice, count, strings};
+use super::agent::{AGENT, COMMAND, MODULE, TELLABLE, choice, count, strings};
 use super::format::{ANCHORED, LENGTH, LISTEN, NAME, PATH, TEXT, URL, VARIABLE};
 use super::{Field, Keys, List, Map, Shape, Table, Words};
 
@@ -31,6 +31,12 @@ pub(crate) const FILE: Table = Table {
             Shape::Map(&Map { keys: Keys::Text(&NAME), values: Shape::Table(&AGENT) }),
             "The agents, by name.",
             r#"{ reviewer = { command = "claude -p review" } }"#,
+        ),
+        Field::new(
+            "module",
+            Shape::Map(&Map { keys: Keys::Text(&NAME), values: Shape::Table(&MODULE) }),
+            "Modules that a runner script runs, by name: agents under the `aivex` rule set.",
+            r#"{ news = { runner = "watchdog/module_runner.py" } }"#,
         ),
         Field::new(
             "group",
@@ -104,8 +110,8 @@ const GROUP: Table = Table {
         .required(),
         Field::new(
             "budget",
-            Shape::Table(&GROUP_BUDGET),
-            "How many restarts it may make before it has failed itself.",
+            Shape::Either(&Shape::Table(&GROUP_BUDGET), &choice!("`unlimited`", &["unlimited"])),
+            "How many restarts it may make before it has failed itself, or `unlimited`.",
             r#"{ restarts = 5, within = "60s" }"#,
         ),
     ],

@@ -65,6 +65,7 @@ async fn add(
         config,
         mode: Mode::Continuous,
         environment,
+        options: defib_config::Options::default(),
         reload: false,
     };
     // Whether it can be applied is known before its file is there.

@@ -63,7 +63,8 @@ async fn store(desk: &Desk, request: &UpRequest) -> Result<(), Trouble> {
         file: request.path.clone(),
         folder: request.config.folder.clone(),
         mode: request.mode.word().to_owned(),
-        config: serde_json::Value::Null,
+        // How it was read: the file itself is read again, by the same rules.
+        config: serde_json::to_value(&request.options).unwrap_or_default(),
         hash: String::new(),
     });
     let engine = desk.engine.clone();

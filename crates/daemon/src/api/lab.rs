@@ -164,5 +164,5 @@ fn tried(agent: &defib_core::Name, declared: &Declared<'_>) -> Result<Policy, Tr
     let (_, config) = declare(std::path::Path::new("/"), agent, declared).map_err(Trouble)?;
     let agent = only(config);
     let agent = agent.ok_or_else(|| Trouble::new(ErrorCode::Config, "it declares no agent"))?;
-    Ok(agent.policy)
+    Ok((*agent.policy).clone())
 }

@@ -197,7 +197,7 @@ impl Engine {
     /// The project of a request. A reload keeps what the caller of `up` gave: its own caller may be
     /// another shell.
     fn project_from(&self, request: UpRequest) -> Project {
-        let UpRequest { path, mut config, mut mode, mut environment, reload } = request;
+        let UpRequest { path, mut config, mut mode, mut environment, options: _, reload } = request;
         config.compact();
         if let Some(old) = self.projects.get(&config.project).filter(|_| reload) {
             mode = old.mode;

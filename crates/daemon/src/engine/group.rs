@@ -42,16 +42,16 @@ impl Engine {
         };
         let members: Vec<GroupMember> = group.members.iter().map(member).collect();
         let states = members.iter().map(|member| member.state);
-        let used = spent.get(&group.name).map_or(0, |tally| tally.count(&group.budget, at));
+        let budget = group.budget.as_ref().map(|limit| GroupBudget {
+            max: limit.max,
+            within_s: limit.within().map(Seconds),
+            used: spent.get(&group.name).map_or(0, |tally| tally.count(limit, at)),
+        });
         GroupStatus {
             name: group.name.clone(),
             project: project.config.project.clone(),
             strategy: group.strategy,
-            budget: GroupBudget {
-                max: group.budget.max,
-                within_s: group.budget.within().map(Seconds),
-                used,
-            },
+            budget,
             state: states.max_by_key(|state| concern(*state)).unwrap_or(State::Idle),
             members,
         }

@@ -20,6 +20,7 @@ use defib_host::clock::{BootTimer, ClockSteps, boot_id, now};
 use defib_host::protocol::{News, Request, RunEnd, RunKey};
 use defib_host::wake::Waker;
 use rustix::event::{PollFd, PollFlags, poll};
+use serde::Deserialize as _;
 use serde_json::Value;
 use tokio::sync::{broadcast, watch};
 
@@ -406,7 +407,8 @@ fn projects(
     }
     let mut unreadable = Vec::new();
     let load = |(name, project): (&Name, &defib_history::Project)| {
-        let loaded = match defib_config::load(&project.file) {
+        let options = defib_config::Options::deserialize(&project.config).unwrap_or_default();
+        let loaded = match defib_config::load_with(&project.file, &options) {
             Ok(file) => file.outcome.config.ok_or_else(|| "it is not valid".to_owned()),
             Err(error) => Err(error.to_string()),
         };

@@ -20,7 +20,7 @@ pub struct GroupStatus {
     #[schema(value_type = StrategyWord)]
     pub strategy: Strategy,
     /// How many restarts it may make.
-    pub budget: GroupBudget,
+    pub budget: Option<GroupBudget>,
     /// Of all states of its agents, the one that concerns people most.
     #[schema(value_type = StateWord)]
     pub state: State,

@@ -1,0 +1,219 @@
+//! A table of a foreign file that is taken apart key by key, and a table of ours that is built.
+//!
+//! What is taken is understood. Whatever is left when a section is finished was not, and each such
+//! key is a warning with its line.
+
+use std::time::Duration;
+
+use crate::diagnostic::Findings;
+use crate::source::Span;
+use crate::suggest::{listed, nearest, quoted};
+use crate::tree::{Entry, Node, Value};
+
+use super::duration_text;
+
+/// A table of a foreign file.
+#[derive(Debug)]
+pub(super) struct Section {
+    /// What it is called in messages: `[daemon]`.
+    name: &'static str,
+    entries: Vec<Entry>,
+    /// The keys that were asked for, for suggestions.
+    known: Vec<&'static str>,
+}
+
+/// A value that was taken, and where it stands.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Taken<T> {
+    pub(super) value: T,
+    pub(super) span: Span,
+}
+
+impl Section {
+    pub(super) fn new(name: &'static str, entries: Vec<Entry>) -> Section {
+        Section { name, entries, known: Vec::new() }
+    }
+
+    /// The value of a key, whatever it is.
+    pub(super) fn take(&mut self, key: &'static str) -> Option<Node> {
+        self.known.push(key);
+        let at = self.entries.iter().position(|entry| entry.key == key)?;
+        let node = self.entries.remove(at).node;
+        // A key without a value says nothing.
+        (!matches!(node.value, Value::Null)).then_some(node)
+    }
+
+    /// Puts a value there, or back.
+    pub(super) fn give(&mut self, key: &str, node: Node) {
+        let (key, key_span) = (key.to_owned(), node.span);
+        self.entries.push(Entry { key, key_span, node });
+    }
+
+    /// The value of a key as `read` reads it; what it cannot read is an error.
+    fn read<T>(
+        &mut self,
+        key: &'static str,
+        wanted: &str,
+        read: impl FnOnce(&Value) -> Option<T>,
+        findings: &mut Findings,
+    ) -> Option<Taken<T>> {
+        let Node { span, value } = self.take(key)?;
+        let Some(value) = read(&value) else {
+            findings.error(span, format!("`{key}` must be {wanted}, not {}", value.sort()));
+            return None;
+        };
+        Some(Taken { value, span })
+    }
+
+    /// The table of a key.
+    pub(super) fn section(
+        &mut self,
+        key: &'static str,
+        name: &'static str,
+        findings: &mut Findings,
+    ) -> Option<Section> {
+        let Node { span, value } = self.take(key)?;
+        let Value::Table(entries) = value else {
+            findings.error(span, format!("`{key}` must be a table, not {}", value.sort()));
+            return None;
+        };
+        Some(Section::new(name, entries))
+    }
+
+    pub(super) fn text(
+        &mut self,
+        key: &'static str,
+        findings: &mut Findings,
+    ) -> Option<Taken<String>> {
+        self.read(key, "a string", |value| value.as_text().map(str::to_owned), findings)
+    }
+
+    pub(super) fn bool(
+        &mut self,
+        key: &'static str,
+        findings: &mut Findings,
+    ) -> Option<Taken<bool>> {
+        let flag = |value: &Value| if let Value::Bool(flag) = value { Some(*flag) } else { None };
+        self.read(key, "`true` or `false`", flag, findings)
+    }
+
+    /// A whole number of things.
+    pub(super) fn count(
+        &mut self,
+        key: &'static str,
+        findings: &mut Findings,
+    ) -> Option<Taken<u32>> {
+        let count = |value: &Value| u32::try_from(value.as_integer()?).ok();
+        self.read(key, "a whole number from 0 on", count, findings)
+    }
+
+    /// A number, whole or not, that is not negative.
+    pub(super) fn number(
+        &mut self,
+        key: &'static str,
+        findings: &mut Findings,
+    ) -> Option<Taken<f64>> {
+        let fine = |number: &f64| number.is_finite() && *number >= 0.0;
+        self.read(key, "a number from 0 on", |value| value.as_number().filter(fine), findings)
+    }
+
+    /// A number of seconds, whole or not.
+    pub(super) fn seconds(
+        &mut self,
+        key: &'static str,
+        findings: &mut Findings,
+    ) -> Option<Taken<Duration>> {
+        let Taken { value, span } = self.number(key, findings)?;
+        let Ok(value) = Duration::try_from_secs_f64(value) else {
+            findings.error(span, format!("`{key}` is longer than anything lives"));
+            return None;
+        };
+        Some(Taken { value, span })
+    }
+
+    /// Moves the keys that mean the same in a `defib.toml` over as they are.
+    pub(super) fn hand_over(&mut self, keys: &[&'static str], to: &mut Table) {
+        for key in keys {
+            let key_span = self.entries.iter().find(|entry| entry.key == *key).map(|e| e.key_span);
+            if let (Some(key_span), Some(node)) = (key_span, self.take(key)) {
+                to.entries.push(Entry { key: (*key).to_owned(), key_span, node });
+            }
+        }
+    }
+
+    /// Whether a key is there.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.entries.iter().any(|entry| entry.key == key)
+    }
+
+    /// Warns of every key that nobody took.
+    pub(super) fn finish(self, findings: &mut Findings) {
+        for entry in self.entries {
+            let message = format!("{} is not understood in {}", quoted(&entry.key), self.name);
+            let diagnostic = findings.warning(entry.key_span, message);
+            diagnostic.label("passed over");
+            diagnostic.help(match nearest(&entry.key, self.known.iter().copied()) {
+                Some(meant) => format!("did you mean `{meant}`?"),
+                None => format!("what is understood: {}", listed(self.known.iter().copied())),
+            });
+        }
+    }
+}
+
+/// Says once that something is understood and does nothing here.
+pub(super) fn unsupported(span: Span, what: &str, instead: &str, findings: &mut Findings) {
+    findings.warning(span, format!("{what} is not supported")).label("passed over").help(instead);
+}
+
+/// A table of a `defib.toml` that is built from foreign values.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    pub(super) entries: Vec<Entry>,
+}
+
+impl Table {
+    /// Sets a key; what it means comes from `span`.
+    pub(super) fn put(&mut self, key: &str, span: Span, value: Value) {
+        let node = Node { span, value };
+        self.entries.push(Entry { key: key.to_owned(), key_span: span, node });
+    }
+
+    pub(super) fn text(&mut self, key: &str, span: Span, text: impl Into<String>) {
+        self.put(key, span, Value::Text(text.into()));
+    }
+
+    pub(super) fn duration(&mut self, key: &str, span: Span, duration: Duration) {
+        self.text(key, span, duration_text(duration));
+    }
+
+    pub(super) fn count(&mut self, key: &str, span: Span, count: u32) {
+        self.put(key, span, Value::Integer(count.into()));
+    }
+
+    pub(super) fn table(&mut self, key: &str, span: Span, table: Table) {
+        self.put(key, span, Value::Table(table.entries));
+    }
+
+    pub(super) fn list(&mut self, key: &str, span: Span, items: Vec<Node>) {
+        self.put(key, span, Value::List(items));
+    }
+
+    /// A list of texts that all come from one place.
+    pub(super) fn texts(&mut self, key: &str, span: Span, texts: impl IntoIterator<Item = String>) {
+        let item = |text| Node { span, value: Value::Text(text) };
+        self.list(key, span, texts.into_iter().map(item).collect());
+    }
+
+    /// The one limit of an agent.
+    pub(super) fn limit(&mut self, span: Span, limit: Table) {
+        self.list("limits", span, vec![Node { span, value: Value::Table(limit.entries) }]);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.entries.iter().any(|entry| entry.key == key)
+    }
+}
