@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use defib_core::{Name, RunId};
 use defib_history::Event;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::value::RawValue;
 
 /// Past this size the journal is set aside, and goes when the history has everything in it.
 const FULL: u64 = 4 << 20;
@@ -32,7 +32,7 @@ struct Line<'a> {
     agent: Cow<'a, Option<Name>>,
     run: Option<RunId>,
     kind: Cow<'a, str>,
-    body: Cow<'a, Map<String, Value>>,
+    body: Cow<'a, RawValue>,
 }
 
 /// The journal, open for writing.
@@ -116,7 +116,7 @@ impl Journal {
             agent: Cow::Borrowed(&event.agent),
             run: event.run,
             kind: Cow::Borrowed(&event.kind),
-            body: Cow::Borrowed(&event.body),
+            body: Cow::Borrowed(event.body.raw()),
         };
         // Writing to memory does not fail, and the line has nothing that JSON does not know.
         let _ = serde_json::to_writer(&mut self.buffer, &line);
@@ -166,7 +166,7 @@ impl Line<'_> {
             agent: self.agent.into_owned(),
             run: self.run,
             kind: self.kind.into_owned(),
-            body: self.body.into_owned(),
+            body: self.body.into_owned().into(),
         }
     }
 }

@@ -81,7 +81,7 @@ fn money(agent: &AgentStatus, run: Option<&Run>, lines: &[LedgerLine]) -> Option
 
 /// A decision with its numbers.
 fn decision(event: &Event) -> Option<Decision> {
-    let text = decided(&event.kind, &event.body)?;
+    let text = decided(&event.kind, &event.body.entries())?;
     Some(Decision { seq: event.seq, r#type: event.kind.clone(), text })
 }
 

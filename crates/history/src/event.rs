@@ -10,6 +10,7 @@ use defib_core::{Mono, Name, Now, Record, RunId, Wall};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::body::Body;
 use crate::stamp;
 
 /// The keys of an event's JSON that its body cannot have.
@@ -43,7 +44,7 @@ pub struct Event {
     pub kind: String,
     /// The numbers that belong to it.
     #[serde(flatten)]
-    pub body: Map<String, Value>,
+    pub body: Body,
 }
 
 /// What the engine puts on an event: its number, its time, and where the time was read.
@@ -87,7 +88,7 @@ impl Event {
             body.remove(key);
         }
         let Stamp { seq, now, boot, project } = stamp;
-        let kind = String::from(kind);
+        let (kind, body) = (String::from(kind), body.into());
         Event { seq, at: now.wall, mono: now.mono, boot, project, agent, run, kind, body }
     }
 
@@ -100,7 +101,7 @@ impl Event {
     /// type.
     pub fn record(&self) -> Option<Record> {
         let agent = self.agent.clone()?;
-        let mut what = self.body.clone();
+        let mut what = self.body.entries();
         what.insert("type".into(), Value::String(self.kind.clone()));
         let what = serde_json::from_value(Value::Object(what)).ok()?;
         Some(Record { agent, run: self.run, what })

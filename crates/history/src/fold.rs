@@ -54,8 +54,6 @@ pub(crate) fn highest_seq(connection: &Connection) -> rusqlite::Result<u64> {
 /// Stores an event and what it makes of its run.
 pub(crate) fn write_event(connection: &Connection, event: &Event) -> rusqlite::Result<()> {
     let boot = boot_id(connection, &event.boot)?;
-    // A map with string keys and finite numbers can always be written.
-    let body = serde_json::to_string(&event.body).unwrap_or_else(|_| "{}".into());
     let sql = "INSERT OR IGNORE INTO events (seq, at_ms, mono_ns, boot, project, agent, run, type, \
                body) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
     let stored = connection.prepare_cached(sql)?.execute(params![
@@ -67,7 +65,7 @@ pub(crate) fn write_event(connection: &Connection, event: &Event) -> rusqlite::R
         event.agent.as_ref().map(Name::as_str),
         event.run.map(|run| integer(run.0)),
         event.kind,
-        body,
+        event.body.text(),
     ])?;
     if stored == 0 {
         return Ok(());
@@ -102,7 +100,7 @@ fn begin_run(connection: &Connection, event: &Event) -> rusqlite::Result<()> {
         agent.as_str(),
         integer(run.0),
         event.project.as_ref().map(Name::as_str),
-        event.body.get("generation").and_then(Value::as_u64).map(integer),
+        event.body.get("generation").as_ref().and_then(Value::as_u64).map(integer),
         event.at.as_millis(),
     ])?;
     Ok(())

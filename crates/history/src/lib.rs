@@ -15,6 +15,7 @@
 
 #![forbid(unsafe_code)]
 
+mod body;
 mod check;
 mod event;
 mod file;
@@ -35,6 +36,7 @@ mod trace;
 mod trouble;
 mod writer;
 
+pub use body::Body;
 pub use event::{Event, Stamp};
 pub use history::{History, Opened, Options};
 pub use intent::{Balance, Intent, Intents, Project};

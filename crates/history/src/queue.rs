@@ -207,7 +207,12 @@ mod tests {
             Entry::Event(event) => event.seq.to_string(),
             Entry::PostMortem(_) => "p".into(),
             Entry::Gap(gap) => gap.event().map_or("gap".into(), |event| {
-                format!("{}..{}:{}", event.seq, event.body["last_seq"], event.body["events"])
+                format!(
+                    "{}..{}:{}",
+                    event.seq,
+                    event.body.entries()["last_seq"],
+                    event.body.entries()["events"]
+                )
             }),
         };
         entries.iter().map(shown).collect()

@@ -59,9 +59,9 @@ fn every_number_is_accounted_for(events: &[Event], last: u64, lost: u64) {
         assert_eq!(event.seq, next, "a number is missing");
         next += 1;
         if event.kind == "output-lost" {
-            assert_eq!(event.body["what"], "history");
-            let count = event.body["events"].as_u64().unwrap();
-            assert_eq!(event.body["last_seq"], event.seq + count - 1);
+            assert_eq!(event.body.entries()["what"], "history");
+            let count = event.body.entries()["events"].as_u64().unwrap();
+            assert_eq!(event.body.entries()["last_seq"], event.seq + count - 1);
             next = event.seq + count;
             gaps += count;
         }
