@@ -50,8 +50,8 @@ async fn plain(count: usize) -> Result<(), Box<dyn Error>> {
         let end = end.clone();
         tasks.push(tokio::spawn(async move { end.notified().await }));
     }
-    settle().await;
     let up = began.elapsed();
+    settle().await;
     let bytes = resident_bytes()?.saturating_sub(before) / count as u64;
     let began = Instant::now();
     end.notify_waiters();
@@ -72,8 +72,8 @@ async fn supervised(count: usize) -> Result<(), Box<dyn Error>> {
     let supervisor = Supervisor::builder().tasks(tasks).start()?;
     let mut last = supervisor.watch(&format!("task-{}", count - 1)).await?;
     last.wait_for(|sight| sight.state == State::Running).await?;
-    settle().await;
     let up = began.elapsed();
+    settle().await;
     let bytes = resident_bytes()?.saturating_sub(before) / count as u64;
     let running = supervisor.sights().await?;
     let running = running.iter().filter(|(_, sight)| sight.state == State::Running).count();

@@ -14,7 +14,7 @@ use tokio::sync::Mutex;
 use tokio::time::timeout;
 
 use crate::context::Context;
-use crate::end::{End, Failure};
+use crate::end::{End, Failure, IntoFailure};
 
 /// What a loop does after an iteration that went well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,7 +69,7 @@ pub trait AgentLoop: Send + 'static {
     /// What outlives a run: handed from one loop to the next.
     type State: Send + 'static;
     /// What an iteration fails with.
-    type Error: Into<Failure>;
+    type Error: IntoFailure;
 
     /// One iteration. A success is a beat: it sets the count of errors to zero, and where the policy
     /// has it so, the backoff too.
@@ -150,7 +150,8 @@ impl<L: AgentLoop> Looping<L> {
                 Err(failure) => {
                     errors += 1;
                     if errors >= self.pause_after {
-                        let message = format!("{failure} (error {errors} in a row: paused)");
+                        let message =
+                            format!("{} (error {errors} in a row: paused)", failure.message());
                         return End::Failed(failure.saying(message));
                     }
                     tokio::task::yield_now().await;
@@ -164,10 +165,10 @@ impl<L: AgentLoop> Looping<L> {
         let mut state = self.state.lock().await;
         let iteration = agent.iterate(&mut state, context);
         let Some(span) = self.iteration_timeout else {
-            return iteration.await.map_err(Into::into);
+            return iteration.await.map_err(IntoFailure::into_failure);
         };
         match timeout(span, iteration).await {
-            Ok(outcome) => outcome.map_err(Into::into),
+            Ok(outcome) => outcome.map_err(IntoFailure::into_failure),
             Err(_) => {
                 Err(Failure::of(Class::Timeout, format!("an iteration took longer than {span:?}")))
             }

@@ -27,7 +27,8 @@ pub enum End {
 /// Why a run failed: a message, and what sort of failure it is where the task knows that.
 ///
 /// Every error converts into one, so that `?` works in a task that returns
-/// `Result<(), Failure>`. Such a failure is an `error`: a dumb death, restarted.
+/// `Result<(), Failure>`. Such a failure is an `error`: a dumb death, restarted. A task may as well
+/// return any other error that can be shown, a `String` or a boxed one too.
 ///
 /// ```
 /// use defib_tasks::{Class, Failure};
@@ -40,7 +41,7 @@ pub enum End {
 ///
 /// let quota = Failure::of(Class::Quota, "usage limit reached")
 ///     .resets_in(std::time::Duration::from_secs(3600));
-/// assert_eq!(quota.to_string(), "usage limit reached");
+/// assert_eq!(quota.message(), "usage limit reached");
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
@@ -104,12 +105,6 @@ impl Failure {
     }
 }
 
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.message)
-    }
-}
-
 impl<E: Error> From<E> for Failure {
     /// The error's message, and those of its causes behind it.
     fn from(error: E) -> Failure {
@@ -121,6 +116,25 @@ impl<E: Error> From<E> for Failure {
             cause = error.source();
         }
         Failure::new(message)
+    }
+}
+
+/// What a task or an iteration may fail with: a [`Failure`], or anything that can be shown.
+pub trait IntoFailure {
+    /// The failure that it means.
+    fn into_failure(self) -> Failure;
+}
+
+impl IntoFailure for Failure {
+    fn into_failure(self) -> Failure {
+        self
+    }
+}
+
+impl<E: fmt::Display> IntoFailure for E {
+    /// What it shows in its longer form: the causes too, where it has them in there.
+    fn into_failure(self) -> Failure {
+        Failure::new(format!("{self:#}"))
     }
 }
 
@@ -171,11 +185,11 @@ impl IntoEnd for <fn() -> ! as Gives>::Output {
     }
 }
 
-impl<T: IntoEnd, E: Into<Failure>> IntoEnd for Result<T, E> {
+impl<T: IntoEnd, E: IntoFailure> IntoEnd for Result<T, E> {
     fn into_end(self) -> End {
         match self {
             Ok(end) => end.into_end(),
-            Err(error) => End::Failed(error.into()),
+            Err(error) => End::Failed(error.into_failure()),
         }
     }
 }

@@ -65,7 +65,7 @@ pub mod weft;
 
 pub use agent_loop::{AgentLoop, Looping, Next};
 pub use context::Context;
-pub use end::{End, Failure, IntoEnd};
+pub use end::{End, Failure, IntoEnd, IntoFailure};
 pub use error::Error;
 pub use event::{Event, Events};
 pub use sight::{Death, Sight};

@@ -64,11 +64,29 @@ async fn an_error_is_told_with_its_causes() {
             Some(&self.0)
         }
     }
-    let task = Task::new("a", |_| async { "x".parse::<u8>().map(|_| ()).map_err(Outer) });
+    let task = Task::new("a", |_| async {
+        let number = "x".parse::<u8>().map_err(Outer)?;
+        if number > 7 { Err(Failure::new("too large")) } else { Ok(()) }
+    });
     let supervisor = plain().task(task).start().unwrap();
     rest(&supervisor).await;
     let death = supervisor.sight("a").await.unwrap().last_death.unwrap();
     assert_eq!(death.evidence.as_deref(), Some("bad answer: invalid digit found in string"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn anything_that_can_be_shown_is_an_error() {
+    let text = Task::new("text", |_| async { Err::<(), _>("in words".to_owned()) });
+    let boxed = Task::new("boxed", |_| async {
+        "x".parse::<u8>()?;
+        Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+    });
+    let supervisor = plain().task(text).task(boxed).start().unwrap();
+    rest(&supervisor).await;
+    for (name, words) in [("text", "in words"), ("boxed", "invalid digit found in string")] {
+        let death = supervisor.sight(name).await.unwrap().last_death.unwrap();
+        assert_eq!(death.evidence.as_deref(), Some(words));
+    }
 }
 
 #[tokio::test(start_paused = true)]

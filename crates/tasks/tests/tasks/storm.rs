@@ -65,3 +65,39 @@ async fn one_that_hangs_while_it_stops_delays_nobody() {
     stopping.await.unwrap().unwrap();
     assert_eq!(began.elapsed(), secs(1000));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_run_begins_when_nothing_is_left_of_the_last_on_several_threads() {
+    /// Takes its time to go.
+    struct Slow(Arc<AtomicU64>);
+    impl Drop for Slow {
+        fn drop(&mut self) {
+            std::thread::sleep(ms(2));
+            self.0.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+    let (alive, overlaps) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let (counted, seen) = (alive.clone(), overlaps.clone());
+    let task = Task::new("a", move |context: Context| {
+        let others = counted.fetch_add(1, Ordering::SeqCst);
+        seen.fetch_add(others, Ordering::SeqCst);
+        let slow = Slow(counted.clone());
+        async move {
+            std::future::pending::<()>().await;
+            drop((slow, context));
+        }
+    })
+    .stop_timeout(secs(0));
+    let supervisor = plain().task(task).start().unwrap();
+    // Somebody who asks without pause keeps the supervisor awake on another thread.
+    let handle = supervisor.handle();
+    let asking = tokio::spawn(async move { while handle.sights().await.is_ok() {} });
+    for _ in 0..50 {
+        let restarted = supervisor.restart("a");
+        tokio::time::timeout(secs(60), restarted).await.expect("stuck").unwrap();
+    }
+    assert_eq!(overlaps.load(Ordering::SeqCst), 0);
+    supervisor.shutdown().await;
+    asking.await.unwrap();
+    assert_eq!(alive.load(Ordering::SeqCst), 0);
+}
