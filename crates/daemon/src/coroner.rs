@@ -42,22 +42,31 @@ pub(crate) struct Examined {
     pub(crate) tail: Vec<u8>,
 }
 
+/// What the coroner says.
+#[derive(Debug)]
+pub(crate) enum Said {
+    /// What a run left has been read, and is examined when its turn comes.
+    Read(RunKey),
+    /// It has been examined.
+    Examined(Examined),
+}
+
 /// The way to the coroner.
 #[derive(Clone)]
 pub(crate) struct Coroner {
     long: Sender<(CaseFile, Vec<u8>)>,
-    tell: Arc<dyn Fn(Examined) + Send + Sync>,
+    tell: Arc<dyn Fn(Said) + Send + Sync>,
 }
 
 impl Coroner {
     /// Starts the coroner. `tell` must not block.
-    pub(crate) fn start(tell: impl Fn(Examined) + Send + Sync + 'static) -> io::Result<Coroner> {
+    pub(crate) fn start(tell: impl Fn(Said) + Send + Sync + 'static) -> io::Result<Coroner> {
         let (long, inbox) = channel();
         let coroner = Coroner { long, tell: Arc::new(tell) };
         let tell = coroner.tell.clone();
         std::thread::Builder::new().name("coroner".to_owned()).spawn(move || {
             for (file, tail) in inbox {
-                tell(examine(file, tail));
+                tell(Said::Examined(examine(file, tail)));
             }
         })?;
         Ok(coroner)
@@ -66,8 +75,10 @@ impl Coroner {
     /// Examines a death by the last bytes that the run wrote.
     pub(crate) fn take(&self, file: CaseFile, tail: Vec<u8>) {
         if tail.len() <= SHORT {
-            (self.tell)(examine(file, tail));
+            (self.tell)(Said::Examined(examine(file, tail)));
         } else {
+            // Where many die at once, it may be a while.
+            (self.tell)(Said::Read(file.key.clone()));
             // Its thread ends only with the process.
             let _ = self.long.send((file, tail));
         }
