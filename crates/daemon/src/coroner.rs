@@ -1,10 +1,12 @@
 //! The coroner: what the dead have left is examined here, before anything is decided about them.
 //!
 //! A short tail is examined where it is read, because handing it on would take longer. A long one
-//! goes to a thread of its own, so that whoever reads what the living write does not wait for it.
+//! goes to a thread of its own, so that whoever reads what the living write does not wait for it, and
+//! so does the first of each kind, for which the rules are built.
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Sender, channel};
 
 use defib_autopsy::{Autopsy, Case, Kind, Opinion, TAIL_BYTES, UserRule};
@@ -42,22 +44,35 @@ pub(crate) struct Examined {
     pub(crate) tail: Vec<u8>,
 }
 
+/// What the coroner says.
+#[derive(Debug)]
+pub(crate) enum Said {
+    /// What a run left has been read, and is examined when its turn comes.
+    Read(RunKey),
+    /// It has been examined.
+    Examined(Examined),
+}
+
 /// The way to the coroner.
 #[derive(Clone)]
 pub(crate) struct Coroner {
     long: Sender<(CaseFile, Vec<u8>)>,
-    tell: Arc<dyn Fn(Examined) + Send + Sync>,
+    tell: Arc<dyn Fn(Said) + Send + Sync>,
+    /// The kinds whose rules are built, a bit each.
+    built: Arc<AtomicU32>,
 }
 
 impl Coroner {
     /// Starts the coroner. `tell` must not block.
-    pub(crate) fn start(tell: impl Fn(Examined) + Send + Sync + 'static) -> io::Result<Coroner> {
+    pub(crate) fn start(tell: impl Fn(Said) + Send + Sync + 'static) -> io::Result<Coroner> {
         let (long, inbox) = channel();
-        let coroner = Coroner { long, tell: Arc::new(tell) };
-        let tell = coroner.tell.clone();
+        let coroner = Coroner { long, tell: Arc::new(tell), built: Arc::default() };
+        let (tell, built) = (coroner.tell.clone(), coroner.built.clone());
         std::thread::Builder::new().name("coroner".to_owned()).spawn(move || {
             for (file, tail) in inbox {
-                tell(examine(file, tail));
+                let kind = bit(file.kind);
+                tell(Said::Examined(examine(file, tail)));
+                built.fetch_or(kind, Ordering::Relaxed);
             }
         })?;
         Ok(coroner)
@@ -65,8 +80,11 @@ impl Coroner {
 
     /// Examines a death by the last bytes that the run wrote.
     pub(crate) fn take(&self, file: CaseFile, tail: Vec<u8>) {
-        if tail.len() <= SHORT {
-            (self.tell)(examine(file, tail));
+        // Where many die at once, or the rules have to be built first, it may be a while.
+        (self.tell)(Said::Read(file.key.clone()));
+        let is_built = self.built.load(Ordering::Relaxed) & bit(file.kind) != 0;
+        if is_built && tail.len() <= SHORT {
+            (self.tell)(Said::Examined(examine(file, tail)));
         } else {
             // Its thread ends only with the process.
             let _ = self.long.send((file, tail));
@@ -82,6 +100,10 @@ impl CaseFile {
             Kind::Claude | Kind::Codex | Kind::Gemini | Kind::Opencode => TAIL_BYTES,
         }
     }
+}
+
+fn bit(kind: Kind) -> u32 {
+    1 << Kind::ALL.iter().position(|known| *known == kind).unwrap_or(31)
 }
 
 fn examine(file: CaseFile, tail: Vec<u8>) -> Examined {

@@ -114,9 +114,10 @@ fn decided(kind: &str, body: &serde_json::Map<String, Value>) -> Option<String> 
             None => format!("wait for {}", word("reason")?),
         },
         "escalated" => "the failure is passed up".to_owned(),
-        "leftovers-ended" => {
-            format!("{} processes that it left running were ended", shown("processes"))
-        }
+        "leftovers-ended" => match number("processes")? {
+            1 => "a process that it left running was ended".to_owned(),
+            count => format!("{count} processes that it left running were ended"),
+        },
         "heartbeat-missed" => format!("no heartbeat for {} s", shown("silent_s")),
         _ => return None,
     })
@@ -168,10 +169,13 @@ fn next(agent: &AgentStatus, now: Wall) -> String {
             format!("{} Then `defib revive {name}`.", class.map_or("Put it right.", remedy))
                 .replace("NAME", name.as_str())
         }
-        State::CrashedOut => format!(
-            "It died too often to be restarted by itself. Look at `defib logs {name}`, put it right, \
-             then `defib revive {name}`."
-        ),
+        State::CrashedOut => {
+            let class = agent.last_death.as_ref().map(|death| death.class);
+            let remedy = remedy(class.unwrap_or(Class::Error)).replace("NAME", name.as_str());
+            format!(
+                "It died too often to be restarted by itself. {remedy} Then `defib revive {name}`."
+            )
+        }
     }
 }
 

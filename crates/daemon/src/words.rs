@@ -37,20 +37,20 @@ pub const fn remedy(class: Class) -> &'static str {
         Class::Broke => "Give it something to spend: `defib fund NAME 10 usd`.",
         Class::Budget => "Raise its budget, or look at what it spends: `defib ledger NAME`.",
         Class::Config => "Look at its command, its options and its files: `defib logs NAME`.",
+        Class::Timeout => "Look at `defib logs NAME` for what it hung on, or give it more time.",
+        Class::Oom => "Give it more memory, in `limits_os` or on the machine, or less to do.",
+        Class::Context => "Give it less to read; each restart began a fresh session.",
+        Class::Disk => "Free some space.",
         Class::Done
         | Class::Voluntary
         | Class::Stopped
         | Class::Group
         | Class::Error
-        | Class::Timeout
-        | Class::Oom
         | Class::Interrupted
-        | Class::Context
         | Class::Lost
         | Class::Network
         | Class::Overload
         | Class::Throttle
-        | Class::Quota
-        | Class::Disk => "Look at `defib logs NAME` and put it right.",
+        | Class::Quota => "Look at `defib logs NAME` and put it right.",
     }
 }

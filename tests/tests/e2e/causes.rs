@@ -114,3 +114,21 @@ fn a_tick_starts_an_agent_and_the_next_is_shown() {
     bench.defib(&["start", "by-hand"]).good();
     bench.await_state("by-hand", "running");
 }
+
+#[test]
+fn however_many_die_at_once_each_has_its_cause() {
+    let bench = bench();
+    let record = r#"{"type":"assistant","message":{"content":[{"type":"text","text":"hello"}]}}"#;
+    let line = format!(
+        "yes '{record}' | head -n 15000; while [ ! -e go ]; do sleep 0.1; done; \
+         echo 'You have hit your session limit · resets 5am (UTC)'; exit 1"
+    );
+    let names: Vec<String> = (1..=20).map(|number| format!("a{number}")).collect();
+    let parts: Vec<String> = names.iter().map(|name| agent(name, "claude", &line, "")).collect();
+    let events = bench.up(&parts);
+    std::fs::write(bench.project().join("go"), "").unwrap();
+    for name in &names {
+        let died = events.of_run(name, 1, "run-died");
+        assert_eq!(died["class"], "quota", "{died}");
+    }
+}

@@ -9,6 +9,7 @@ mod clock;
 mod daemon_death;
 mod environment;
 mod history;
+mod hostile_output;
 mod isolation;
 mod keeper_death;
 mod lifecycle;

@@ -168,7 +168,12 @@ fn oom_kill() {
     assert_eq!((&died["class"], &died["counted"]), (&"oom".into(), &true.into()), "{died}");
     let status = bench.await_state("hungry", "crashed-out");
     assert_eq!(status["last_death"]["class"], "oom", "{status}");
-    let words = ["it was out of memory", "a limit tripped: 2 of 2 deaths", "defib revive hungry"];
+    let words = [
+        "it was out of memory",
+        "a limit tripped: 2 of 2 deaths",
+        "more memory",
+        "defib revive hungry",
+    ];
     check_says(&why(&bench, "hungry"), &words);
 }
 
@@ -225,7 +230,7 @@ fn dev_servers_that_outlive_the_agent() {
         last = holder(usize::try_from(run).unwrap());
     }
     assert!(!bench.log("dev").contains("somebody has the port"));
-    check_says(&why(&bench, "dev"), &["was ended by SIGKILL", "that it left running were ended"]);
+    check_says(&why(&bench, "dev"), &["was ended by SIGKILL", "that it left running"]);
     bench.defib(&["stop", "dev"]).good();
     assert!(!proc::lives(last));
     std::net::TcpListener::bind(("127.0.0.1", port)).expect("the port is free");

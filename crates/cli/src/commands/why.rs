@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use defib_core::Class;
 use defib_core::span::Shown;
 use defib_daemon::wire::Why as Facts;
 use defib_history::rfc3339;
@@ -76,6 +77,8 @@ fn post_mortem(why: &Facts, now: Timestamp) -> String {
             let _ = writeln!(text, "  class     {}: {meaning}", death.class);
             if let Some(evidence) = &death.evidence {
                 let _ = writeln!(text, "  evidence  {evidence}");
+            } else if death.class == Class::Error {
+                text.push_str("  evidence  none but how it ended: unclassified\n");
             }
             let verdict = run.verdict.and_then(|verdict| serde_json::to_value(verdict).ok());
             let verdict = verdict.as_ref().and_then(Value::as_str).unwrap_or("none");

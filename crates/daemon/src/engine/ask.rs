@@ -11,7 +11,7 @@ use defib_host::protocol::{Request, RunKey};
 use tokio::sync::oneshot;
 
 use super::Engine;
-use crate::coroner::Examined;
+use crate::coroner::{Examined, Said};
 use crate::ledger::Notice;
 use crate::liveness::{OwnWord, Probed};
 use crate::logs::ScribeEvent;
@@ -62,8 +62,8 @@ pub(crate) enum Ask {
     Probed(RunKey, Probed),
     /// The scribe has something to say.
     Scribe(ScribeEvent),
-    /// A dead run has been examined.
-    Examined(Examined),
+    /// The coroner has something to say.
+    Coroner(Said),
     /// It has been examined, and what it spent is known.
     Metered(Box<Examined>),
     /// The ledger has something to say.
@@ -119,7 +119,7 @@ impl Engine {
             Ask::Own(token, word, answer) => self.own_word(&token, word, answer),
             Ask::Probed(key, probed) => self.probed(&key, probed),
             Ask::Scribe(event) => self.hear_scribe(event),
-            Ask::Examined(examined) => self.await_meter(examined),
+            Ask::Coroner(said) => self.hear_coroner(said),
             Ask::Metered(examined) => self.examined(*examined),
             Ask::Ledger(notice) => self.hear_ledger(notice),
             Ask::Stored(ticket) => self.stored(ticket),
@@ -155,7 +155,7 @@ impl Engine {
             | Ask::Own(..)
             | Ask::Probed(..)
             | Ask::Scribe(_)
-            | Ask::Examined(_)
+            | Ask::Coroner(_)
             | Ask::Metered(_)
             | Ask::Ledger(_)
             | Ask::Stored(_)

@@ -1,7 +1,8 @@
 //! A run is over: what it left is looked at, then the core hears of it.
 //!
 //! The verdict waits for the autopsy, the autopsy for the last of the output, and that only so long:
-//! a disk that hangs must not hold up a restart.
+//! a disk that hangs must not hold up a restart. What has been read is examined, however many died at
+//! the same time: a cause that nobody waited for would be a crash that was none.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -14,10 +15,13 @@ use defib_host::clock::now;
 use defib_host::protocol::{How, Request, RunEnd, RunKey};
 
 use super::Engine;
-use crate::coroner::{CaseFile, Examined, kind_of};
+use crate::coroner::{CaseFile, Examined, Said, kind_of};
 
-/// How long the last of a run's output is waited for.
+/// How long the last of a run's output is waited for, and then what it spent.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How long an examination is waited for once there is something to examine. Only a coroner that has
+/// died would take longer.
+const IN_HAND: Duration = Duration::from_secs(60);
 
 /// A run that has ended and is being examined.
 #[derive(Debug)]
@@ -25,7 +29,9 @@ pub(super) struct Dying {
     pub(super) key: RunKey,
     status: Status,
     end: RunEnd,
-    /// When it is judged by its status alone.
+    /// What the coroner found, while something else is waited for.
+    opinion: Option<Opinion>,
+    /// When it is judged by what is known.
     pub(super) give_up: Mono,
 }
 
@@ -52,7 +58,8 @@ impl Engine {
         }
         let now = now();
         let file = self.case_file(key, status, end.oom, now.wall);
-        self.dying.push(Dying { key: key.clone(), status, end, give_up: now.mono + PATIENCE });
+        let give_up = now.mono + PATIENCE;
+        self.dying.push(Dying { key: key.clone(), status, end, opinion: None, give_up });
         let (coroner, most) = (self.coroner.clone(), file.most());
         let RunKey { agent, run } = key.clone();
         self.scribe.close(agent, run, most, move |tail| coroner.take(file, tail));
@@ -74,6 +81,25 @@ impl Engine {
         }
     }
 
+    /// What a run left has been read, or looked at.
+    pub(super) fn hear_coroner(&mut self, said: Said) {
+        match said {
+            Said::Read(key) => {
+                if let Some(dying) = self.dying.iter_mut().find(|dying| dying.key == key) {
+                    dying.give_up = now().mono + IN_HAND;
+                }
+            }
+            Said::Examined(examined) => {
+                let key = &examined.key;
+                if let Some(dying) = self.dying.iter_mut().find(|dying| dying.key == *key) {
+                    dying.opinion = Some(examined.opinion.clone());
+                    dying.give_up = now().mono + 2 * PATIENCE;
+                }
+                self.await_meter(examined);
+            }
+        }
+    }
+
     /// What a run left has been looked at. The report is acknowledged then: all of it is in the log,
     /// and the keeper may let go of it.
     pub(super) fn examined(&mut self, examined: Examined) {
@@ -87,9 +113,9 @@ impl Engine {
     /// What could not be read in time is not waited for.
     pub(super) fn give_up_on_tails(&mut self) {
         let now = now().mono;
-        while let Some(late) = self.dying.iter().find(|dying| dying.give_up <= now) {
-            let key = late.key.clone();
-            self.judge(&key, Opinion { finding: None, session: None });
+        while let Some(late) = self.dying.iter_mut().find(|dying| dying.give_up <= now) {
+            let (key, opinion) = (late.key.clone(), late.opinion.take());
+            self.judge(&key, opinion.unwrap_or(Opinion { finding: None, session: None }));
         }
     }
 

@@ -455,7 +455,7 @@ fn assistants(
         move |event| teller.tell(Ask::Scribe(event)),
     )?;
     let teller = handle.clone();
-    let coroner = Coroner::start(move |examined| teller.tell(Ask::Examined(examined)))?;
+    let coroner = Coroner::start(move |said| teller.tell(Ask::Coroner(said)))?;
     Ok((scribe, coroner))
 }
 
