@@ -410,3 +410,38 @@ fn the_web_server_is_where_the_config_says_and_projects_agree_on_it() {
     assert!(off.err.contains("off"), "{off:?}");
     assert!(std::net::TcpStream::connect(web.address).is_err());
 }
+
+#[test]
+fn odd_requests_get_an_answer_or_none_and_the_daemon_lives() {
+    let (bench, web) = up();
+    let token = new_token(&bench, "view");
+    let (who, daemon) = (bearer(&token), bench.who().1);
+    let simulate = r#"{"script":"exit 1; run 2h exit 0"}"#;
+    let logs = r#"{"agents":[["a",null]],"lines":9,"run":1,"follow":false}"#;
+    let seeds = [
+        web.text("GET /api/v1/agents/a", &[&who], ""),
+        web.text("GET /api/v1/history?agent=a&limit=5", &[&who, "If-None-Match: x"], ""),
+        web.text("GET /api/v1/events?last=3&after=1", &[&who, "Last-Event-ID: 7"], ""),
+        web.text("POST /api/v1/logs", &[&who, JSON], logs),
+        web.text("POST /api/v1/agents/a/simulate", &[&who, JSON], simulate),
+        web.text("GET /login?key=00", &["Cookie: defib-7433=x"], ""),
+        web.text("POST /api/v1/self/status", &[&who, JSON], r#"{"text":"x"}"#),
+    ];
+    let seeds = seeds.into_iter().map(String::into_bytes).collect();
+    let mut mutator = defib_fuzz::Mutator::new(1, seeds);
+    let (begin, long) =
+        (Instant::now(), Duration::from_secs(if crate::is_long() { 120 } else { 5 }));
+    let mut codes = std::collections::BTreeMap::<u16, u32>::new();
+    while begin.elapsed() < long {
+        let mut stream = web.connect();
+        // One that is refused early may be cut off in the middle.
+        let _ = stream.write_all(&mutator.input());
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        *codes.entry(Answer::from(&mut stream).code).or_default() += 1;
+    }
+    println!("{codes:?}");
+    assert!(codes.keys().all(|code| *code < 500), "{codes:?}");
+    assert!(codes.contains_key(&200) && codes.contains_key(&400), "{codes:?}");
+    assert_eq!(bench.who().1, daemon, "it is the same daemon");
+    answers(&bench, &web, &token);
+}

@@ -473,6 +473,7 @@ fn info(started: Wall, keeper_pid: u32) -> DaemonInfo {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         started_at: stamp(started),
         keeper_pid,
+        address: None,
     }
 }
 
