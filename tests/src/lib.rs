@@ -19,6 +19,7 @@ mod lines;
 pub mod proc;
 mod ran;
 mod sitting;
+mod web;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -35,6 +36,7 @@ pub use follow::{Events, field, is};
 pub use lines::Lines;
 pub use ran::Ran;
 pub use sitting::Sitting;
+pub use web::{Answer, Web};
 
 /// No test reaches it unless something is wrong. The machine may be busy.
 pub const DEADLINE: Duration = Duration::from_secs(60);

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod api;
+pub mod audit;
 mod coroner;
 mod doors;
 mod engine;
@@ -17,6 +18,8 @@ pub mod logs;
 mod meter;
 mod metrics;
 mod notices;
+#[doc(hidden)]
+pub mod outside;
 mod policy;
 mod recipe;
 pub mod replay;
@@ -37,7 +40,7 @@ use defib_host::Channel;
 use defib_host::protocol::{News, Request};
 use tokio::sync::watch;
 
-use crate::doors::Doors;
+use crate::doors::{Doors, Recorder};
 use crate::engine::{Engine, Setup};
 use crate::metrics::Metrics;
 use crate::terminal::Terminals;
@@ -63,6 +66,8 @@ pub fn run(options: DaemonOptions) -> io::Result<()> {
     defib_host::settle_allocator();
     // Each agent holds a descriptor here; the keeper has given us the limit that agents get.
     defib_host::raise_descriptor_limit();
+    // What agents are given passes through our memory.
+    defib_host::hide_memory();
     let path = home.join("history.db");
     let (history, opened) = History::open(&path, Options::default()).map_err(io::Error::other)?;
     let history = Arc::new(history);
@@ -70,6 +75,7 @@ pub fn run(options: DaemonOptions) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let metrics = Arc::new(Mutex::new(Metrics::after(opened.highest_seq)));
     let doors = Doors::stored(&opened.intents);
+    let auditor = audit::Auditor::open(&home, &opened.intents);
     let (site, sites) = watch::channel(None);
     let setup = Setup {
         home: home.clone(),
@@ -86,12 +92,14 @@ pub fn run(options: DaemonOptions) -> io::Result<()> {
     let (engine, handle) = Engine::begin(setup)?;
     let listener = UnixListener::from(listener);
     listener.set_nonblocking(true)?;
+    let recorder = Recorder::new(auditor, handle.clone());
     let desk = api::Desk {
         engine: handle,
         home: Arc::new(home),
         history: Arc::new(path),
         terminals,
         doors,
+        recorder,
         description: api::description(),
         metrics,
     };

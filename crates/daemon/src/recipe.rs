@@ -295,6 +295,11 @@ fn matches(pattern: &str, name: &str) -> bool {
     name.ends_with(last)
 }
 
+/// How many variables a text has, whatever is in it.
+pub(crate) fn read_any(text: &str) -> usize {
+    variables(text).filter(|(name, _)| matches(text, name)).count()
+}
+
 /// The variables of an env file: `NAME=value` lines, `#` comments, an optional `export`, quotes.
 fn variables(text: &str) -> impl Iterator<Item = (String, String)> {
     text.lines().filter_map(|line| {

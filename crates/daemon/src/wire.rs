@@ -276,6 +276,8 @@ pub struct DaemonInfo {
     pub started_at: String,
     /// The keeper's process id.
     pub keeper_pid: u32,
+    /// Where browsers and tools reach it, unless that is off.
+    pub address: Option<String>,
 }
 
 /// What is said on a terminal's connection, beside what is shown.

@@ -49,7 +49,7 @@ pub use descent::{HOME_KEY, RUN_KEY, Swept, is_of_run, sweep};
 pub use footprint::{release_memory, settle_allocator};
 pub use inherited::close_inherited;
 pub use keeper::{KeeperOptions, run};
-pub use standing::{descriptor_limit, raise_descriptor_limit};
+pub use standing::{descriptor_limit, hide_memory, raise_descriptor_limit};
 
 /// One line on standard error, or none: a keeper does not wait for somebody to read.
 fn say(text: &str) {

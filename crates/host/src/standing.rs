@@ -14,6 +14,7 @@ pub(crate) struct Standing {
     signals: OwnedFd,
     oom_score: Option<String>,
     files: Rlimit,
+    core: Rlimit,
 }
 
 /// What the keeper takes notice of.
@@ -33,13 +34,15 @@ impl Standing {
         let _ = rustix::thread::set_name(c"defib-keeper");
         let files = rustix::process::getrlimit(Resource::Nofile);
         raise_descriptor_limit();
+        let core = rustix::process::getrlimit(Resource::Core);
+        leave_no_core();
         let oom_score = lower_oom_score();
         // Last: it makes the files of this process in /proc root's, and those of a child that has
         // not run its program yet. One who is not root could not give such a child its score back.
         if oom_score.is_none() || rustix::process::geteuid().is_root() {
             let _ = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable);
         }
-        Ok(Standing { signals, oom_score, files })
+        Ok(Standing { signals, oom_score, files, core })
     }
 
     /// Where signals come.
@@ -75,7 +78,11 @@ impl Standing {
     /// The bounds that a child gets back: resource, soft and hard.
     pub(crate) fn limits_before(&self) -> Vec<(u32, u64, u64)> {
         let bound = |value: Option<u64>| value.unwrap_or(u64::MAX);
-        vec![(libc::RLIMIT_NOFILE, bound(self.files.current), bound(self.files.maximum))]
+        let before = [(libc::RLIMIT_NOFILE, &self.files), (libc::RLIMIT_CORE, &self.core)];
+        let before = before.into_iter();
+        before
+            .map(|(resource, limit)| (resource, bound(limit.current), bound(limit.maximum)))
+            .collect()
     }
 }
 
@@ -90,6 +97,19 @@ pub fn raise_descriptor_limit() {
 pub fn descriptor_limit() -> usize {
     let limit = rustix::process::getrlimit(Resource::Nofile).current;
     limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX)
+}
+
+/// Lets nobody but root read the memory of this process, and leaves none of it in a core file.
+pub fn hide_memory() {
+    leave_no_core();
+    let _ = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable);
+}
+
+/// The bound that may be raised again stays: children get it back.
+fn leave_no_core() {
+    let limit = rustix::process::getrlimit(Resource::Core);
+    let none = Rlimit { current: Some(0), maximum: limit.maximum };
+    let _ = rustix::process::setrlimit(Resource::Core, none);
 }
 
 /// Says what it was if it was changed.

@@ -2,11 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+mod audit;
 mod bad_input;
 mod budget;
 mod causes;
 mod clock;
 mod daemon_death;
+mod doors;
 mod environment;
 mod history;
 mod hostile_output;
@@ -22,10 +24,12 @@ mod probe;
 mod reload;
 mod respawn;
 mod scenarios;
+mod secrets;
 mod simulate;
 mod stopping;
 mod storm;
 mod terminal;
+mod tls;
 mod trees;
 
 use defib_e2e::Bench;

@@ -2,6 +2,7 @@
 
 mod act;
 mod attach;
+mod audit;
 mod autopsy;
 mod check;
 mod dashboard;
@@ -82,6 +83,7 @@ pub(crate) enum Command {
     Autopsy(autopsy::Autopsy),
     Dashboard(dashboard::Dashboard),
     Token(token::Token),
+    Audit(audit::Audit),
     Upgrade(upgrade::Upgrade),
     #[command(name = "self")]
     Own(own::Own),
@@ -118,6 +120,7 @@ impl Command {
             Command::Simulate(simulate) => simulate.run(context),
             Command::Autopsy(autopsy) => autopsy.run(),
             Command::Dashboard(dashboard) => dashboard.run(context),
+            Command::Audit(audit) => audit.run(context),
             Command::Token(token) => token.run(context),
             Command::Upgrade(upgrade) => upgrade.run(context),
             Command::Own(own) => own.run(),

@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 use clap::ValueEnum;
 use defib_config::Config;
 use defib_core::{Name, State};
-use defib_daemon::wire::{AgentStatus, Mode, UpRequest};
+use defib_daemon::wire::{AgentStatus, DaemonInfo, Mode, UpRequest};
 use serde_json::{Value, json};
 
 use super::status::{is_down, is_settled, overview, status_line, statuses};
 use super::view::LiveView;
 use super::{ConfigFile, Context};
+use crate::client::Client;
 use crate::failure::{Code, Failure};
 use crate::interrupt::{Interrupted, Nudge};
 use crate::output;
@@ -79,7 +80,11 @@ impl Up {
         let request = request(&self.file, config, self.mode.into())?;
         let client = context.client()?;
         let before = events(context, "last=1");
+        let is_new = !client.is_up();
         let names = client.bring_up(&request)?;
+        if is_new && std::io::stdout().is_terminal() && !matches!(self.mode, ModeWord::Once) {
+            say_address(&client)?;
+        }
         if matches!(self.mode, ModeWord::Once) {
             return once(context, &project, &names);
         }
@@ -139,6 +144,13 @@ impl Up {
             }
         }
     }
+}
+
+/// Says where a daemon that was just started can be looked at.
+fn say_address(client: &Client) -> Result<(), Failure> {
+    let info: DaemonInfo = client.get("/api/v1/daemon")?;
+    let Some(address) = info.address else { return Ok(()) };
+    output::print(&format!("{address} is open; `defib dashboard` logs a browser in\n"))
 }
 
 /// What is to become of a project that is in front.

@@ -20,6 +20,7 @@ pub(super) fn routes() -> Router<Desk> {
         .route("/login", get(log_in))
         .route("/api/v1/logout", post(log_out))
         .route("/api/v1/links", post(new_link))
+        .route("/api/v1/audit", get(audit))
         .route("/api/v1/tokens", get(tokens).post(new_token))
         .route("/api/v1/tokens/{name}", delete(revoke))
 }
@@ -82,6 +83,9 @@ async fn log_in(
     }
     let made = desk.doors.roster().log_in(&key, now()).ok_or_else(used_up)?;
     store(&desk, made.intents).await?;
+    let who = desk.doors.roster().session(&made.secret, now().wall).unwrap_or_default();
+    let (who, what) = (format!("session of {who}"), "GET /login".to_owned());
+    desk.recorder.write(who, what, None, "ok".to_owned()).await;
     let cookie = set_cookie(&open, &made.secret, SESSION.as_secs());
     let mut response = StatusCode::SEE_OTHER.into_response();
     response.headers_mut().insert(LOCATION, HeaderValue::from_static("/"));
@@ -90,7 +94,7 @@ async fn log_in(
 }
 
 fn set_cookie(open: &Open, value: &str, seconds: u64) -> Option<HeaderValue> {
-    let (name, secure) = (open.cookie(), if open.tls { "; Secure" } else { "" });
+    let (name, secure) = (open.cookie(), if open.is_tls() { "; Secure" } else { "" });
     let text =
         format!("{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}");
     HeaderValue::from_str(&text).ok()
@@ -156,6 +160,28 @@ async fn revoke(State(desk): State<Desk>, Path(name): Path<String>) -> Result<Js
     })?;
     // It is of no use any more, whatever the disk says; what it says is that it would be again.
     store(&desk, gone).await.map(Json)
+}
+
+#[derive(Deserialize)]
+struct AuditQuery {
+    /// At most so many, the newest.
+    last: Option<usize>,
+}
+
+async fn audit(
+    State(desk): State<Desk>,
+    Query(query): Query<AuditQuery>,
+) -> Result<Json<Vec<crate::audit::Entry>>, Trouble> {
+    let home = desk.home.clone();
+    let read = tokio::task::spawn_blocking(move || crate::audit::read(&home)).await;
+    match read {
+        Ok(Ok(mut entries)) => {
+            let before = entries.len().saturating_sub(query.last.unwrap_or(1000));
+            Ok(Json(entries.split_off(before)))
+        }
+        Ok(Err(error)) => Err(Trouble::new(ErrorCode::Failed, error)),
+        Err(_) => Err(Trouble::new(ErrorCode::Failed, "the daemon is ending")),
+    }
 }
 
 /// Waits until it is on disk.

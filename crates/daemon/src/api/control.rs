@@ -12,6 +12,7 @@ use utoipa_axum::routes;
 use super::extract::Body;
 use super::spec::{OfAgent, Usual, WithBody};
 use super::{Desk, Trouble};
+use crate::doors::Listening;
 use crate::engine::Ask;
 use crate::wire::words::NameWord;
 use crate::wire::{DaemonInfo, ErrorCode, ErrorDetail, Plan, UpRequest};
@@ -32,7 +33,12 @@ pub(super) fn routes() -> OpenApiRouter<Desk> {
     responses((status = 200, body = DaemonInfo), Usual)
 )]
 async fn info(State(desk): State<Desk>) -> Result<Json<DaemonInfo>, Trouble> {
-    desk.ask(Ask::Info).await.map(Json)
+    let mut info = desk.ask(Ask::Info).await?;
+    // Only the doors know where they are.
+    if let Listening::At(open) = desk.doors.listening() {
+        info.address = Some(open.url());
+    }
+    Ok(Json(info))
 }
 
 /// Brings a project up. Answers with the names of its agents.

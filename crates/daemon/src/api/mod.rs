@@ -21,6 +21,8 @@ mod spec;
 mod terminal;
 mod why;
 
+pub(crate) use money::checked;
+
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
@@ -34,7 +36,7 @@ use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::doors::{Doors, guard};
+use crate::doors::{Doors, Recorder, guard};
 use crate::engine::{Answer, Ask, EngineHandle};
 use crate::metrics::Metrics;
 use crate::terminal::Terminals;
@@ -48,6 +50,7 @@ pub(crate) struct Desk {
     pub(crate) history: Arc<PathBuf>,
     pub(crate) terminals: Terminals,
     pub(crate) doors: Doors,
+    pub(crate) recorder: Recorder,
     /// What the API says of itself.
     pub(crate) description: spec::Text,
     /// What is counted for whoever watches.

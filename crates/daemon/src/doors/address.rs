@@ -11,6 +11,8 @@ use std::sync::Arc;
 use defib_config::config::{Listen, Server};
 use tokio::net::TcpListener;
 
+use super::tls::Certificate;
+
 /// The first port that is tried.
 const FIRST_PORT: u16 = 7433;
 /// So many are tried.
@@ -43,34 +45,39 @@ pub(crate) enum Listening {
 pub(crate) struct Open {
     /// Where.
     pub(crate) address: SocketAddr,
-    /// Whether everything goes through TLS.
-    pub(crate) tls: bool,
-    /// What a request may call it, in small letters.
+    /// What a request may call it.
     hosts: Vec<String>,
+    /// What it shows for itself, and whose names are its own as well.
+    pub(super) certificate: Option<Certificate>,
 }
 
 impl Open {
-    /// A door at an address, which a request may also call by these names.
-    pub(super) fn new(address: SocketAddr, tls: bool, names: &[String]) -> Open {
-        let mut calls: Vec<String> =
-            ["127.0.0.1", "localhost", "[::1]"].map(str::to_owned).to_vec();
-        if !address.ip().is_loopback() {
-            calls.extend(names.iter().map(|name| name.to_ascii_lowercase()));
-        }
+    /// A door at an address.
+    pub(super) fn new(address: SocketAddr, certificate: Option<Certificate>) -> Open {
+        let mut hosts = ["127.0.0.1", "localhost", "[::1]"].map(str::to_owned).to_vec();
         match address.ip() {
-            IpAddr::V4(ip) => calls.push(ip.to_string()),
-            IpAddr::V6(ip) => calls.push(format!("[{ip}]")),
+            IpAddr::V4(ip) => hosts.push(ip.to_string()),
+            IpAddr::V6(ip) => hosts.push(format!("[{ip}]")),
         }
-        let port = address.port();
-        let is_usual = port == if tls { 443 } else { 80 };
-        let bare = calls.iter().filter(|_| is_usual).cloned().collect::<Vec<_>>();
-        let hosts = calls.iter().map(|call| format!("{call}:{port}")).chain(bare).collect();
-        Open { address, tls, hosts }
+        Open { address, hosts, certificate }
+    }
+
+    /// Whether everything goes through TLS.
+    pub(crate) fn is_tls(&self) -> bool {
+        self.certificate.is_some()
     }
 
     /// Whether a `Host` header means this door.
     pub(super) fn is_called(&self, host: &str) -> bool {
-        self.hosts.iter().any(|own| own.eq_ignore_ascii_case(host))
+        let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
+        let (name, port) = match host.rsplit_once(':').filter(|(_, port)| is_port(port)) {
+            Some((name, port)) => (name, port.parse().ok()),
+            None => (host, Some(if self.is_tls() { 443 } else { 80 })),
+        };
+        let is_ours = |own: &String| own.eq_ignore_ascii_case(name);
+        let is_known = self.hosts.iter().any(is_ours)
+            || self.certificate.as_ref().is_some_and(|certificate| certificate.is_for(name));
+        port == Some(self.address.port()) && is_known
     }
 
     /// Whether an `Origin` header means a page that came through this door.
@@ -81,7 +88,7 @@ impl Open {
     }
 
     fn scheme(&self) -> &'static str {
-        if self.tls { "https" } else { "http" }
+        if self.is_tls() { "https" } else { "http" }
     }
 
     /// What a person at this machine can put into a browser.
@@ -113,9 +120,6 @@ pub(super) async fn bind(
             if !address.ip().is_loopback() && !may_be_remote {
                 return Err(io::Error::other("beyond loopback it needs allow_remote and tls"));
             }
-            if server.tls.is_some() {
-                return Err(io::Error::other("this version cannot do TLS"));
-            }
             TcpListener::bind(address).await.map(Some)
         }
         None => {
@@ -139,7 +143,7 @@ mod tests {
 
     #[test]
     fn a_door_is_called_by_its_own_names_and_port_only() {
-        let open = Open::new("127.0.0.1:7433".parse().unwrap(), false, &["evil.example".into()]);
+        let open = Open::new("127.0.0.1:7433".parse().unwrap(), None);
         for (host, is_it) in [
             ("127.0.0.1:7433", true),
             ("LOCALHOST:7433", true),
@@ -158,12 +162,9 @@ mod tests {
     }
 
     #[test]
-    fn beyond_loopback_it_has_the_names_it_was_given() {
-        let open = Open::new("10.0.0.5:443".parse().unwrap(), true, &["Box.example".into()]);
-        for host in ["10.0.0.5", "10.0.0.5:443", "box.example", "box.example:443"] {
-            assert!(open.is_called(host), "{host}");
-        }
-        assert!(!open.is_called("other.example"));
-        assert!(open.is_origin("https://box.example"));
+    fn the_usual_port_need_not_be_said() {
+        let open = Open::new("127.0.0.1:80".parse().unwrap(), None);
+        assert!(open.is_called("localhost") && open.is_called("localhost:80"));
+        assert!(!open.is_called("localhost:443") && !open.is_called("::1"));
     }
 }

@@ -105,7 +105,9 @@ pub(crate) fn need(method: &Method, path: &str) -> Need {
         (_, ["api", "v1", "tokens" | "audit" | "links", ..]) => Need::Role(Role::Admin),
         (true, _) => Need::Role(Role::View),
         // What is read with a body because its question is long.
-        (false, ["api", "v1", "logs"]) => Need::Role(Role::View),
+        (false, ["api", "v1", "logs"] | ["api", "v1", "agents", _, "simulate"]) => {
+            Need::Role(Role::View)
+        }
         // Whoever is logged in may leave.
         (false, ["api", "v1", "logout"]) => Need::Role(Role::View),
         (
@@ -141,6 +143,7 @@ mod tests {
             (&get, "/api/v1/agents", Need::Role(Role::View)),
             (&get, "/api/v1/agents/a/logs", Need::Role(Role::View)),
             (&post, "/api/v1/logs", Need::Role(Role::View)),
+            (&post, "/api/v1/agents/a/simulate", Need::Role(Role::View)),
             (&get, "/api/v1/agents/a/terminal", Need::Role(Role::Operate)),
             (&post, "/api/v1/agents/a/stop", Need::Role(Role::Operate)),
             (&post, "/api/v1/agents/a/fund", Need::Role(Role::Operate)),

@@ -7,13 +7,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::http::header::{
     ACCEPT, AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_SECURITY_POLICY,
     CONTENT_TYPE, COOKIE, HOST, ORIGIN, REFERRER_POLICY, TRANSFER_ENCODING, UPGRADE,
     WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{Html, IntoResponse, Response};
@@ -22,6 +23,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 
 use super::address::Open;
 use super::caller::{Caller, Need, need};
+use super::record::{UnderWay, ends_the_daemon};
 use super::serve::{Connection, Peer};
 use crate::api::{Desk, Trouble};
 use crate::engine::Ask;
@@ -45,10 +47,24 @@ const POLICY: &str = "default-src 'self'; script-src 'self'; style-src 'self' 'u
 pub(crate) async fn guard(State(desk): State<Desk>, request: Request, next: Next) -> Response {
     let wants_page =
         word(request.headers(), &ACCEPT).is_some_and(|kinds| kinds.contains("text/html"));
+    let connection = request.extensions().get::<Arc<Connection>>().cloned();
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let mut response = match admit(&desk, request, next).await {
-        Ok(response) => response,
+        Ok(response) => plain_words(response).await,
         Err(trouble) => refusal(trouble, wants_page),
     };
+    let status = response.status();
+    let is_refusal = matches!(
+        status,
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::MISDIRECTED_REQUEST
+    );
+    if let Some(connection) = connection.filter(|_| is_refusal) {
+        let who = match &connection.peer {
+            Peer::Local { uid } => format!("unknown, uid {uid}"),
+            Peer::Remote { from, .. } => format!("unknown, at {from}"),
+        };
+        desk.recorder.refused(who, &method, &path, status);
+    }
     dress(response.headers_mut());
     response
 }
@@ -60,7 +76,7 @@ async fn admit(desk: &Desk, request: Request, next: Next) -> Result<Response, Tr
     };
     let (method, headers) = (request.method(), request.headers());
     let needs = need(method, request.uri().path());
-    if let Peer::Remote(open) = &connection.peer
+    if let Peer::Remote { open, .. } = &connection.peer
         && request.uri().path() != "/healthz"
     {
         check_address(open, &request)?;
@@ -79,7 +95,7 @@ async fn admit(desk: &Desk, request: Request, next: Next) -> Result<Response, Tr
     if follows(&request) && connection.follows.get().is_none() {
         let most = match connection.peer {
             Peer::Local { .. } => FOLLOWS.1,
-            Peer::Remote(_) => FOLLOWS.0,
+            Peer::Remote { .. } => FOLLOWS.0,
         };
         let Some(permit) = desk.doors.follow(&caller, most) else {
             let message = format!("{caller} follows {most} streams already");
@@ -89,11 +105,26 @@ async fn admit(desk: &Desk, request: Request, next: Next) -> Result<Response, Tr
     }
     let most = match (&connection.peer, request.uri().path()) {
         (Peer::Local { .. }, "/api/v1/up" | "/api/v1/plan") => LARGEST_PROJECT,
-        (Peer::Local { .. } | Peer::Remote(_), _) => LARGEST,
+        (Peer::Local { .. } | Peer::Remote { .. }, _) => LARGEST,
     };
-    let mut request = read_body(request, most).await?;
-    request.extensions_mut().insert(caller);
-    Ok(next.run(request).await)
+    let (mut parts, body) = read_body(request, most).await?;
+    let deed = (&parts.method, parts.uri.path(), &body);
+    let deed = UnderWay::begin(&desk.recorder, &caller, needs, deed);
+    let is_last = ends_the_daemon(parts.uri.path());
+    parts.extensions.insert(caller);
+    let request = Request::from_parts(parts, Body::from(body));
+    match deed {
+        Some(deed) if is_last => {
+            deed.beforehand().await;
+            Ok(next.run(request).await)
+        }
+        Some(deed) => {
+            let response = next.run(request).await;
+            deed.over(response.status()).await;
+            Ok(response)
+        }
+        None => Ok(next.run(request).await),
+    }
 }
 
 /// Whether a request means us, and not another by whose name a browser was led here; and whether the
@@ -154,7 +185,7 @@ async fn identify(
             let message = format!("this daemon is another user's than {uid}'s");
             Err(Trouble::new(ErrorCode::Forbidden, message))
         }
-        Peer::Remote(open) => {
+        Peer::Remote { open, .. } => {
             let session = cookie(headers, &open.cookie());
             let by = session.and_then(|secret| desk.doors.roster().session(secret, now().wall));
             by.map(|by| Caller::Session { by }).ok_or_else(unknown)
@@ -206,7 +237,7 @@ fn follows(request: &Request) -> bool {
 }
 
 /// Reads a body whole, so that no route waits for one who does not send it, or is sent too much.
-async fn read_body(request: Request, most: usize) -> Result<Request, Trouble> {
+async fn read_body(request: Request, most: usize) -> Result<(Parts, Bytes), Trouble> {
     let too_large = || {
         let message = format!("a request has at most {most} bytes");
         Trouble::new(ErrorCode::TooLarge, message)
@@ -219,7 +250,7 @@ async fn read_body(request: Request, most: usize) -> Result<Request, Trouble> {
     }
     let read = tokio::time::timeout(BODY_WITHIN, Limited::new(body, most).collect());
     match read.await {
-        Ok(Ok(body)) => Ok(Request::from_parts(parts, Body::from(body.to_bytes()))),
+        Ok(Ok(body)) => Ok((parts, body.to_bytes())),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
         Ok(Err(_)) => Err(Trouble::new(ErrorCode::BadRequest, "the request breaks off")),
         Err(_) => Err(Trouble::new(ErrorCode::TooSlow, "the request does not come to an end")),
@@ -229,6 +260,26 @@ async fn read_body(request: Request, most: usize) -> Result<Request, Trouble> {
 /// A header as text.
 fn word<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h str> {
     headers.get(name).and_then(|value| value.to_str().ok())
+}
+
+/// What a route refused before it was one of ours that spoke, in the form that all troubles have.
+async fn plain_words(response: Response) -> Response {
+    let status = response.status();
+    let kind = word(response.headers(), &CONTENT_TYPE).unwrap_or_default();
+    if !status.is_client_error() || !kind.starts_with("text/plain") {
+        return response;
+    }
+    let code = match status {
+        StatusCode::NOT_FOUND => ErrorCode::NotFound,
+        StatusCode::PAYLOAD_TOO_LARGE => ErrorCode::TooLarge,
+        StatusCode::UNSUPPORTED_MEDIA_TYPE => ErrorCode::WrongType,
+        _ => ErrorCode::BadRequest,
+    };
+    let said = axum::body::to_bytes(response.into_body(), LARGEST).await.unwrap_or_default();
+    let trouble = Trouble::new(code, String::from_utf8_lossy(&said).trim());
+    let mut response = trouble.into_response();
+    *response.status_mut() = status;
+    response
 }
 
 /// Says why not. A person who has a browser open is told what to do in a page.

@@ -7,8 +7,10 @@
 mod address;
 mod caller;
 mod guard;
+mod record;
 mod roster;
 mod serve;
+mod tls;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,8 +24,21 @@ pub(crate) use address::{Listening, Open, Site};
 pub(crate) use caller::Caller;
 pub use caller::Role;
 pub(crate) use guard::{cookie, guard};
+pub(crate) use record::Recorder;
 pub(crate) use roster::{NotMade, Roster, SESSION};
-pub(crate) use serve::serve;
+pub(crate) use serve::{serve, serve_bounded};
+
+/// Whether a door on loopback takes these for its own names, and what it makes of cookies.
+pub(crate) fn read_any(text: &str) -> bool {
+    let open = Open::new(std::net::SocketAddr::from(([127, 0, 0, 1], 7433)), None);
+    let mut headers = axum::http::HeaderMap::new();
+    if let Ok(value) = axum::http::HeaderValue::from_str(text) {
+        headers.insert(axum::http::header::COOKIE, value);
+    }
+    let _ = caller::need(&axum::http::Method::POST, text);
+    let _ = cookie(&headers, &open.cookie());
+    open.is_called(text) || open.is_origin(text)
+}
 
 /// How long whoever wants to know the address waits for it, where the daemon has just begun.
 const SETTLE: Duration = Duration::from_secs(5);

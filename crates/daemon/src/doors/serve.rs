@@ -5,6 +5,7 @@
 
 use std::convert::Infallible;
 use std::io;
+use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -23,6 +24,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tower::ServiceExt;
 
 use super::address::{self, Listening, Open, Site};
+use super::tls::Certificate;
 use crate::api::{self, Desk};
 
 /// How many may be connected by TCP.
@@ -50,7 +52,12 @@ pub(super) enum Peer {
         uid: u32,
     },
     /// Somebody on TCP.
-    Remote(Arc<Open>),
+    Remote {
+        /// The door they came in by.
+        open: Arc<Open>,
+        /// Where they come from.
+        from: IpAddr,
+    },
 }
 
 /// A connection, for the requests that come by it.
@@ -113,14 +120,9 @@ async fn keep_open(desk: Desk, router: Router, mut site: watch::Receiver<Option<
 
 async fn open(desk: &Desk, router: &Router, site: &Site) -> Option<tokio::task::JoinHandle<()>> {
     let listening = &desk.doors.0.listening;
-    let bound = address::bind(&site.server, desk.doors.0.last_port).await;
-    let bound = bound.and_then(|listener| match listener {
-        Some(listener) => Ok(Some((listener.local_addr()?, listener))),
-        None => Ok(None),
-    });
-    match bound {
-        Ok(Some((address, listener))) => {
-            let open = Arc::new(Open::new(address, false, &[]));
+    match bind(desk, site).await {
+        Ok(Some((listener, open))) => {
+            let address = open.address;
             listening.send_replace(Listening::At(open.clone()));
             let (key, value) = (address::PORT_KEY.to_owned(), address.port().to_string());
             desk.engine.store_later(Intent::Keep { key, value });
@@ -138,16 +140,27 @@ async fn open(desk: &Desk, router: &Router, site: &Site) -> Option<tokio::task::
     }
 }
 
+async fn bind(desk: &Desk, site: &Site) -> io::Result<Option<(TcpListener, Arc<Open>)>> {
+    let Site { server, folder } = site;
+    let certificate = server.tls.as_ref().map(|tls| Certificate::load(tls, folder)).transpose()?;
+    let Some(listener) = address::bind(server, desk.doors.0.last_port).await? else {
+        return Ok(None);
+    };
+    let open = Arc::new(Open::new(listener.local_addr()?, certificate));
+    Ok(Some((listener, open)))
+}
+
 /// Takes in whoever comes by TCP.
 async fn take_in(listener: TcpListener, open: Arc<Open>, router: Router) {
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => match places.clone().try_acquire_owned() {
+            Ok((stream, from)) => match places.clone().try_acquire_owned() {
                 Ok(place) => {
-                    let peer = Peer::Remote(open.clone());
+                    let peer = Peer::Remote { open: open.clone(), from: from.ip() };
                     let connection = Connection { peer, follows: OnceLock::new(), _place: place };
-                    tokio::spawn(greet(stream, Arc::new(connection), router.clone()));
+                    let (connection, router) = (Arc::new(connection), router.clone());
+                    tokio::spawn(greet(stream, open.clone(), connection, router));
                 }
                 Err(_) => turn_away(&stream),
             },
@@ -156,15 +169,41 @@ async fn take_in(listener: TcpListener, open: Arc<Open>, router: Router) {
     }
 }
 
-async fn greet(stream: TcpStream, connection: Arc<Connection>, router: Router) {
+async fn greet(stream: TcpStream, open: Arc<Open>, connection: Arc<Connection>, router: Router) {
     // Answers are small; to wait for more of them would only delay.
     let _ = stream.set_nodelay(true);
-    converse(stream, connection, router).await;
+    let Some(certificate) = &open.certificate else {
+        return converse(stream, connection, router).await;
+    };
+    let greeted = tokio::time::timeout(HEADERS_WITHIN, certificate.acceptor().accept(stream));
+    if let Ok(Ok(stream)) = greeted.await {
+        converse(stream, connection, router).await;
+    }
 }
 
 /// Says that there is no place, and does not wait until that is heard.
 fn turn_away(stream: &TcpStream) {
     let _ = stream.try_write(FULL);
+}
+
+/// Serves routes that look themselves who is asking, as bounded and as impatient as the doors are.
+pub(crate) async fn serve_bounded(listener: TcpListener, router: Router) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => match places.clone().try_acquire_owned() {
+                Ok(place) => {
+                    let router = router.clone();
+                    tokio::spawn(async move {
+                        speak(stream, router, |_| ()).await;
+                        drop(place);
+                    });
+                }
+                Err(_) => turn_away(&stream),
+            },
+            Err(_) => tokio::time::sleep(PAUSE).await,
+        }
+    }
 }
 
 /// Serves one connection until it ends.
@@ -173,9 +212,21 @@ async fn converse(
     connection: Arc<Connection>,
     router: Router,
 ) {
+    let mark = move |request: &mut Request| {
+        request.extensions_mut().insert(connection.clone());
+    };
+    speak(stream, router, mark).await;
+}
+
+/// Speaks HTTP with one client; each request is marked before it goes on.
+async fn speak(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    router: Router,
+    mark: impl Fn(&mut Request),
+) {
     let service = service_fn(move |request: hyper::Request<Incoming>| {
         let mut request: Request = request.map(Body::new);
-        request.extensions_mut().insert(connection.clone());
+        mark(&mut request);
         let router = router.clone();
         async move { Ok::<_, Infallible>(router.oneshot(request).await.unwrap_or_else(|e| match e {})) }
     });

@@ -160,7 +160,11 @@ impl Engine {
         self.report(key, ExitReport { status, finding });
     }
 
-    fn report(&mut self, key: &RunKey, report: ExitReport) {
+    fn report(&mut self, key: &RunKey, mut report: ExitReport) {
+        // It is the agent's own line, and goes into events, history and whatever shows them.
+        if let Some(evidence) = report.finding.as_mut().and_then(|found| found.evidence.as_mut()) {
+            *evidence = self.without_secrets(&key.agent, evidence).into();
+        }
         if let Some(agent) = self.supervisor.known(&key.agent) {
             self.handle(Input::Exited { agent, run: key.run, report });
         }

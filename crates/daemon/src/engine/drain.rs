@@ -6,7 +6,7 @@ use std::time::Duration;
 use defib_config::config;
 use defib_core::record::WaitReason;
 use defib_core::{Ask as Manner, Class, Effect, Goal, Name, Outbox, RunId, Signal, What};
-use defib_history::{Event, Intent, PostMortem, Redactor, Stamp, Usage};
+use defib_history::{Event, Intent, PostMortem, Redactor, Stamp, Usage, redact};
 use defib_host::Flushed;
 use defib_host::clock::now;
 use defib_host::protocol::{Request, RunEnd, RunKey};
@@ -331,6 +331,11 @@ impl Engine {
             memory_peak_bytes: Some(end.peak_bytes),
         };
         self.history.attach(post_mortem);
+    }
+
+    /// What an agent wrote or said, fit to be stored and shown.
+    pub(super) fn without_secrets(&self, agent: &Name, text: &str) -> String {
+        redact(text, &self.secrets_of(agent)).into_owned()
     }
 
     /// The values that must not be stored.

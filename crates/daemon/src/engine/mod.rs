@@ -52,7 +52,7 @@ use crate::doors::Site;
 use crate::intents::IntentDesk;
 use crate::journal::Journal;
 use crate::ledger::Ledger;
-use crate::liveness::Own;
+use crate::liveness::Owns;
 use crate::logs::{Activity, Scribe, ScribeEvent, Source};
 use crate::recipe::Project;
 
@@ -158,7 +158,7 @@ pub(crate) struct Engine {
     /// here so that looking at 1,000 agents asks the disk nothing.
     traces: BTreeMap<Name, (RunId, String)>,
     /// What each agent's latest run says of itself, and is known by.
-    own: BTreeMap<Name, Own>,
+    own: Owns,
     liveness: Liveness,
     seq: u64,
     /// Events that are noted and not yet told.
@@ -338,7 +338,10 @@ impl Engine {
         let waiting = question.is_some();
         self.handle(Input::PromptSeen { agent, run, waiting });
         match question {
-            Some(question) => drop(self.questions.insert(name.clone(), question)),
+            Some(question) => {
+                let question = self.without_secrets(name, &question);
+                self.questions.insert(name.clone(), question);
+            }
             None => drop(self.questions.remove(name)),
         }
     }

@@ -7,7 +7,7 @@ use defib_host::protocol::{Request, RunKey};
 
 use super::Engine;
 use super::ask::{Answer, Failed};
-use crate::liveness::{Own, OwnWord, TokenHash, mint, one_line};
+use crate::liveness::{Own, OwnWord, mint, one_line};
 use crate::wire::{ErrorCode, ErrorDetail};
 
 impl Engine {
@@ -34,8 +34,7 @@ impl Engine {
 
     /// The run that a token belongs to, if that run lives: nothing else may be done with it.
     pub(super) fn bearer(&self, token: &str) -> Result<(AgentId, RunKey), Failed> {
-        let hash = TokenHash::of(token);
-        let owner = self.own.iter().find(|(_, own)| own.hash == hash);
+        let owner = self.own.bearer(token);
         let found = owner.and_then(|(name, own)| {
             let agent = self.supervisor.known(name)?;
             let lives = self.supervisor.live_run(agent) == Some(own.run);
@@ -66,7 +65,8 @@ impl Engine {
 
     /// What a run says that it is doing.
     pub(super) fn say_text(&mut self, key: &RunKey, text: &str) {
-        let text = Some(one_line(text)).filter(|text| !text.is_empty());
+        let text = one_line(&self.without_secrets(&key.agent, text));
+        let text = Some(text).filter(|text| !text.is_empty());
         let Some(own) = self.own.get_mut(&key.agent).filter(|own| own.run == key.run) else {
             return;
         };
@@ -84,7 +84,8 @@ impl Engine {
     }
 
     /// Why a run is going to end, for its post-mortem.
-    pub(super) fn blame(&mut self, key: &RunKey, why: String) {
+    pub(super) fn blame(&mut self, key: &RunKey, why: &str) {
+        let why = self.without_secrets(&key.agent, why);
         let own = self.own.get_mut(&key.agent).filter(|own| own.run == key.run);
         if let Some(own) = own.filter(|own| own.blame.is_none()) {
             own.blame = Some(why);
@@ -106,7 +107,7 @@ impl Engine {
         answer: Answer<()>,
     ) {
         let reason = reason.map(|reason| format!(": {}", one_line(&reason))).unwrap_or_default();
-        self.blame(key, format!("the agent asked for its own shutdown{reason}"));
+        self.blame(key, &format!("the agent asked for its own shutdown{reason}"));
         self.handle(Input::ShutdownWished { agent, run: key.run });
         // With the keeper it outlives this daemon; on disk it outlives the machine as well.
         let Ok(value) = serde_json::to_string(self.supervisor.life(agent)) else {

@@ -35,7 +35,7 @@ use crate::doors::Site;
 use crate::intents::IntentDesk;
 use crate::journal::Journal;
 use crate::ledger::Ledger;
-use crate::liveness::Own;
+use crate::liveness::Owns;
 use crate::logs::{Activity, Scribe};
 use crate::meter::Meters;
 use crate::recipe::Project;
@@ -473,11 +473,12 @@ fn info(started: Wall, keeper_pid: u32) -> DaemonInfo {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         started_at: stamp(started),
         keeper_pid,
+        address: None,
     }
 }
 
 /// What runs that another daemon spawned said of themselves.
-fn owns(heard: &Inheritance) -> BTreeMap<Name, Own> {
+fn owns(heard: &Inheritance) -> Owns {
     let kept = heard.under("own/");
     kept.filter_map(|(name, bytes)| Some((name, postcard::from_bytes(bytes).ok()?))).collect()
 }

@@ -100,7 +100,7 @@ impl Engine {
             Shown::Word(Word::Text(text)) => self.say_text(key, text),
             Shown::Word(Word::Stopping) => self.say_stopping(key),
             Shown::Word(Word::Trigger) => {
-                self.blame(key, "it triggered its own watchdog".to_owned());
+                self.blame(key, "it triggered its own watchdog");
                 self.hand_over(at, Input::ProbeFailed { agent, run });
             }
         }
@@ -198,7 +198,7 @@ impl Engine {
             Probed::Bad(why) => {
                 let Some(agent) = self.supervisor.known(&key.agent) else { return };
                 if self.supervisor.live_run(agent) == Some(key.run) {
-                    self.blame(key, why);
+                    self.blame(key, &why);
                     self.handle(Input::ProbeFailed { agent, run: key.run });
                 }
             }
@@ -253,7 +253,7 @@ impl Engine {
             None
         };
         if let Some(why) = why {
-            self.blame(&RunKey { agent: record.agent.clone(), run }, why);
+            self.blame(&RunKey { agent: record.agent.clone(), run }, &why);
         }
     }
 

@@ -11,13 +11,15 @@ mod sockets;
 mod token;
 mod vigil;
 
-pub(crate) use notify::Word;
+pub(crate) use notify::{Word, words};
 pub(crate) use probe::{Probed, Surroundings, watch as watch_probe};
 pub(crate) use sockets::Sockets;
 pub(crate) use token::{TokenHash, mint};
 pub(crate) use vigil::{Shown, Sign, Vigil, Watch};
 
-use defib_core::RunId;
+use std::collections::{BTreeMap, HashMap};
+
+use defib_core::{Name, RunId};
 use serde::{Deserialize, Serialize};
 
 /// The longest text that an agent may say of itself, in characters.
@@ -39,6 +41,53 @@ pub(crate) struct Own {
 impl Own {
     pub(crate) const fn new(run: RunId, hash: TokenHash) -> Own {
         Own { run, hash, text: None, blame: None }
+    }
+}
+
+/// What the latest runs of all agents say and are known by.
+#[derive(Debug, Default)]
+pub(crate) struct Owns {
+    by_name: BTreeMap<Name, Own>,
+    /// Whose token hashes to this: with a thousand agents nobody goes through all of them.
+    by_hash: HashMap<TokenHash, Name>,
+}
+
+impl Owns {
+    pub(crate) fn get(&self, name: &Name) -> Option<&Own> {
+        self.by_name.get(name)
+    }
+
+    pub(crate) fn get_mut(&mut self, name: &Name) -> Option<&mut Own> {
+        self.by_name.get_mut(name)
+    }
+
+    /// The token of the agent's run before is none any more.
+    pub(crate) fn insert(&mut self, name: Name, own: Own) {
+        self.by_hash.insert(own.hash, name.clone());
+        if let Some(old) = self.by_name.insert(name, own) {
+            self.by_hash.remove(&old.hash);
+        }
+    }
+
+    pub(crate) fn remove(&mut self, name: &Name) -> Option<Own> {
+        let own = self.by_name.remove(name)?;
+        self.by_hash.remove(&own.hash);
+        Some(own)
+    }
+
+    /// Whose token it is.
+    pub(crate) fn bearer(&self, token: &str) -> Option<(&Name, &Own)> {
+        self.by_name.get_key_value(self.by_hash.get(&TokenHash::of(token))?)
+    }
+}
+
+impl FromIterator<(Name, Own)> for Owns {
+    fn from_iter<I: IntoIterator<Item = (Name, Own)>>(all: I) -> Owns {
+        let mut owns = Owns::default();
+        for (name, own) in all {
+            owns.insert(name, own);
+        }
+        owns
     }
 }
 

@@ -105,6 +105,18 @@ impl Tally {
     }
 }
 
+/// What an output of each kind comes to, whatever is in it.
+pub(crate) fn read_any(output: &[u8]) -> usize {
+    let kinds = [Kind::Claude, Kind::Codex, Kind::Gemini, Kind::Aider];
+    let amounts = kinds.map(|kind| {
+        let (mut lines, mut tally) = (Lines::default(), Tally::new(kind));
+        lines.take(output, |line| tally.take(line));
+        lines.finish(|line| tally.take(line));
+        tally.used().amounts().len()
+    });
+    amounts.into_iter().sum()
+}
+
 /// What was used.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Used {

@@ -23,6 +23,7 @@ use defib_host::protocol::RunKey;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
+use crate::doors::serve_bounded;
 use crate::ledger::{Amounts, Ledger, Meter, amount, micros};
 
 /// No request is larger.
@@ -163,7 +164,8 @@ impl Receiver {
         std::thread::Builder::new().name("otlp".to_owned()).spawn(move || {
             runtime.block_on(async {
                 let listener = tokio::net::TcpListener::from_std(listener)?;
-                axum::serve(listener, routes).await
+                serve_bounded(listener, routes).await;
+                Ok::<(), io::Error>(())
             })
         })?;
         Ok(receiver)
@@ -260,6 +262,17 @@ async fn metrics(
     } else {
         (StatusCode::UNSUPPORTED_MEDIA_TYPE, "send application/json or application/x-protobuf\n")
     }
+}
+
+/// What a body of either form comes to, whatever is in it.
+pub(crate) fn read_any(body: &[u8]) -> usize {
+    let json =
+        serde_json::from_slice(body).map(|request| json::points(&request)).unwrap_or_default();
+    let mut sent = Sent::default();
+    for point in json.into_iter().chain(protobuf::points(body)) {
+        sent.take(point, |_| 0.0);
+    }
+    sent.totals().len()
 }
 
 /// Compares without saying how much was right.

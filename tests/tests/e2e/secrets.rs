@@ -1,0 +1,101 @@
+//! What an agent is given in secret is nowhere but in that agent.
+
+use std::fmt::Write as _;
+
+use defib_e2e::{Web, await_some, defib_path, proc};
+
+use crate::bench;
+use crate::doors::files;
+
+const PASSED: &str = "planted-in-the-environment-5c1d";
+const FILED: &str = "planted-in-a-file-77ab";
+
+#[test]
+fn planted_secrets_are_found_nowhere() {
+    let mut bench = bench();
+    bench.set("PLANTED", PASSED);
+    std::fs::write(bench.project().join(".env"), format!("FILED={FILED}\n")).unwrap();
+    let settings = "env_pass = [\"PLANTED\"]\nenv_file = \".env\"\n";
+    // It writes and says them, in ways that end up in evidence, tails and what is shown of it.
+    let says = format!("{} self status 'with '$PLANTED", defib_path().display());
+    let shell = |name: &str, line: &str| {
+        format!("[agent.{name}]\ncommand = [\"/bin/sh\", \"-c\", \"{line}\"]\n{settings}")
+    };
+    let rule = "[[rule]]\nkind = \"generic\"\nmatch = \"^FATAL: license\"\nclass = \"config\"\n";
+    let events = bench.up(&[
+        shell("dies", &format!("{says}; echo FATAL: license $FILED is not $PLANTED; exit 1")),
+        shell("lives", &format!("{says}; exec sleep 1000")),
+        rule.to_owned(),
+    ]);
+    events.of("dies", "halted");
+    bench.await_status("lives", |status| status["status_text"].is_string());
+    bench.kill_daemon();
+    let token = bench.defib(&["token", "new", "--role", "admin"]).good().out;
+    let web = Web::of(&bench);
+    let who = format!("Authorization: Bearer {}", token.trim());
+    let mut told = String::new();
+    for path in [
+        "agents",
+        "agents/dies",
+        "events",
+        "history",
+        "daemon",
+        "audit",
+        "tokens",
+        "agents/dies/runs/1/tail",
+        "agents/dies/ledger",
+    ] {
+        let answer = web.ask(&format!("GET /api/v1/{path}"), &[&who], "");
+        assert_eq!(answer.code, 200, "{path}: {answer:?}");
+        writeln!(told, "{path}: {}", answer.body).unwrap();
+    }
+    for words in [&["why", "dies"][..], &["status"], &["history"], &["events"], &["audit"]] {
+        writeln!(told, "{words:?}: {}", bench.defib(words).good().out).unwrap();
+    }
+    for line in ["with [redacted]", "FATAL: license [redacted] is not [redacted]"] {
+        assert!(told.contains(line), "there was something to find: {told}");
+    }
+    let (keeper, daemon) = bench.who();
+    // What agents wrote is theirs, and so is what they were started with.
+    let of_agents = |path: &std::path::Path| path.starts_with(bench.home().join("logs"));
+    await_some("all of it on disk", || {
+        let history = bench.history("dies");
+        (history.iter().filter(|run| run["death"].is_object()).count() == 1).then_some(())
+    });
+    for secret in [PASSED, FILED] {
+        for line in told.lines() {
+            assert!(!line.contains(secret), "{line}");
+        }
+        for (path, bytes) in files(&bench.home()) {
+            if !of_agents(&path) {
+                assert!(!proc::holds(&bytes, secret), "{} has {secret}", path.display());
+            }
+        }
+        for pid in [keeper, daemon] {
+            for file in ["environ", "cmdline"] {
+                let bytes = proc::read(pid, file).expect("a file of ours, read as root");
+                assert!(!proc::holds(&bytes, secret), "{file} of {pid} has {secret}");
+            }
+        }
+    }
+}
+
+#[test]
+fn nobody_but_root_reads_the_memory_of_daemon_and_keeper_and_no_core_is_left_of_it() {
+    use std::os::unix::fs::MetadataExt;
+    let bench = bench();
+    bench.up(&[bench.agent("a", "forever", "")]);
+    let (keeper, daemon) = bench.who();
+    let core = |pid: u32| {
+        let limits = proc::read(pid, "limits").expect("limits");
+        let text = String::from_utf8_lossy(&limits).into_owned();
+        let line = text.lines().find(|line| line.starts_with("Max core file size")).unwrap();
+        line.split_whitespace().nth(4).unwrap().to_owned()
+    };
+    for pid in [keeper, daemon] {
+        let owner = std::fs::metadata(format!("/proc/{pid}/environ")).unwrap().uid();
+        assert_eq!(owner, 0, "what cannot be dumped is root's");
+        assert_eq!(core(pid), "0", "{pid}");
+    }
+    assert_eq!(core(bench.pid("a")), core(std::process::id()), "agents get the limit back");
+}
