@@ -15,10 +15,12 @@ mod binary;
 mod clock;
 mod disk;
 mod follow;
+mod http;
 mod lines;
 pub mod proc;
 mod ran;
 mod sitting;
+mod viewer;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -32,9 +34,11 @@ pub use binary::defib_path;
 pub use clock::MovedClock;
 pub use disk::Disk;
 pub use follow::{Events, field, is};
+pub use http::Answer;
 pub use lines::Lines;
 pub use ran::Ran;
 pub use sitting::Sitting;
+pub use viewer::Viewer;
 
 /// No test reaches it unless something is wrong. The machine may be busy.
 pub const DEADLINE: Duration = Duration::from_secs(60);

@@ -306,7 +306,7 @@ pub enum TerminalNews {
 }
 
 /// What a viewer of a terminal may ask for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "type", rename_all = "kebab-case")]
 pub enum TerminalRequest {
     /// The viewer's size.
@@ -315,6 +315,11 @@ pub enum TerminalRequest {
         rows: u16,
         /// Characters on a line.
         columns: u16,
+    },
+    /// What is typed, for a client that would rather send text.
+    Input {
+        /// The characters.
+        data: String,
     },
 }
 
