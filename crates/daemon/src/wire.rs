@@ -324,14 +324,14 @@ pub enum TerminalRequest {
 }
 
 /// A link that logs a browser in, once.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LoginLink {
     /// What to open.
     pub url: String,
 }
 
 /// A token that was made; it is shown this once.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NewToken {
     /// What it is called.
     pub name: String,
@@ -342,7 +342,7 @@ pub struct NewToken {
 }
 
 /// A token, without what it is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TokenStatus {
     /// What it is called.
     pub name: String,
