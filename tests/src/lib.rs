@@ -15,11 +15,13 @@ mod binary;
 mod clock;
 mod disk;
 mod follow;
+mod http;
 mod lines;
 pub mod proc;
 mod ran;
 mod sitting;
 mod web;
+mod viewer;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -33,9 +35,12 @@ pub use binary::defib_path;
 pub use clock::MovedClock;
 pub use disk::Disk;
 pub use follow::{Events, field, is};
+pub use http::Reply;
 pub use lines::Lines;
 pub use ran::Ran;
 pub use sitting::Sitting;
+
+pub use viewer::Viewer;
 pub use web::{Answer, Web};
 
 /// No test reaches it unless something is wrong. The machine may be busy.

@@ -73,3 +73,13 @@ impl Failure {
         ExitCode::from(self.code as u8)
     }
 }
+
+/// In one line, for those who have no standard error to say it on.
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.hint {
+            Some(hint) => write!(f, "{} ({hint})", self.message),
+            None => f.write_str(&self.message),
+        }
+    }
+}

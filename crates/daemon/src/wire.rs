@@ -308,7 +308,7 @@ pub enum TerminalNews {
 }
 
 /// What a viewer of a terminal may ask for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "type", rename_all = "kebab-case")]
 pub enum TerminalRequest {
     /// The viewer's size.
@@ -318,17 +318,22 @@ pub enum TerminalRequest {
         /// Characters on a line.
         columns: u16,
     },
+    /// What is typed, for a client that would rather send text.
+    Input {
+        /// The characters.
+        data: String,
+    },
 }
 
 /// A link that logs a browser in, once.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LoginLink {
     /// What to open.
     pub url: String,
 }
 
 /// A token that was made; it is shown this once.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NewToken {
     /// What it is called.
     pub name: String,
@@ -339,7 +344,7 @@ pub struct NewToken {
 }
 
 /// A token, without what it is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TokenStatus {
     /// What it is called.
     pub name: String,

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 mod audit;
+mod api;
 mod bad_input;
 mod budget;
 mod causes;

@@ -3,6 +3,7 @@
 use std::process::Command;
 
 use defib_e2e::{Sitting, await_that, proc};
+use serde_json::json;
 
 use crate::bench;
 
@@ -149,4 +150,42 @@ fn up_in_front_leaves_agents_alone_when_its_terminal_goes() {
     drop(front);
     assert!(proc::lives(pid));
     assert_eq!(bench.pid("a"), pid);
+}
+
+#[test]
+fn several_browsers_share_a_terminal_and_a_late_one_sees_what_has_scrolled_off() {
+    let bench = bench();
+    let command = "command = [\"sh\", \"-c\", \"seq -f line-%g 1 200; exec cat\"]\npty = true\n";
+    bench.up(&[format!("[agent.a]\n{command}")]);
+    bench.await_log("a", |log| log.contains("line-200"));
+    let mut first = bench.viewer("a");
+    first.until("the last line", |viewer| viewer.shown.contains("line-200"));
+    assert_eq!(first.said[0]["type"], "shown", "{:?}", first.said);
+    let mut late = bench.viewer("a");
+    late.until("the last line", |viewer| viewer.shown.contains("line-200"));
+    assert!(late.shown.contains("line-3\r\n"), "what has scrolled off is missing:\n{}", late.shown);
+    first.say(&json!({ "type": "input", "data": "from-the-first\n" }));
+    late.type_in("from-the-late\n");
+    for viewer in [&mut first, &mut late] {
+        viewer.until("both inputs", |viewer| {
+            let twice = |text: &str| viewer.shown.matches(text).count() >= 2;
+            twice("from-the-first") && twice("from-the-late")
+        });
+    }
+    late.say(&json!({ "type": "resize", "rows": 33, "columns": 77 }));
+    late.send(1, b"{ no sense");
+    let pid = bench.pid("a");
+    await_that("the size", || {
+        let size = std::process::Command::new("stty")
+            .args(["-F", &format!("/proc/{pid}/fd/0"), "size"])
+            .output();
+        size.is_ok_and(|size| size.stdout == b"33 77\n")
+    });
+    bench.defib(&["restart", "a"]).good();
+    for viewer in [&mut first, &mut late] {
+        viewer.until("the next run", |viewer| {
+            viewer.said.iter().any(|said| said["type"] == "shown" && said["run"] == 2)
+        });
+        assert!(viewer.said.iter().any(|said| said["type"] == "ended" && said["run"] == 1));
+    }
 }

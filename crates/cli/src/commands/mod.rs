@@ -13,6 +13,7 @@ mod fund;
 mod internal;
 mod ledger;
 mod logs;
+mod mcp;
 mod own;
 mod plan;
 mod replay;
@@ -87,6 +88,7 @@ pub(crate) enum Command {
     Upgrade(upgrade::Upgrade),
     #[command(name = "self")]
     Own(own::Own),
+    Mcp(mcp::Mcp),
     Schema(schema::Schema),
     Version(version::Version),
     #[command(hide = true)]
@@ -124,6 +126,7 @@ impl Command {
             Command::Token(token) => token.run(context),
             Command::Upgrade(upgrade) => upgrade.run(context),
             Command::Own(own) => own.run(),
+            Command::Mcp(mcp) => mcp.run(context),
             Command::Schema(schema) => schema.run(),
             Command::Version(version) => version.run(context),
             Command::Internal(internal) => internal.run(context),

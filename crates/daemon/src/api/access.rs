@@ -1,28 +1,32 @@
 //! Access: tokens, links that log a browser in, and the login itself.
 
-use axum::Router;
-use axum::extract::{Extension, Path, Query, State};
+use axum::extract::{Extension, State};
 use axum::http::header::{LOCATION, SET_COOKIE};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Json, Response};
-use axum::routing::{delete, get, post};
 use defib_core::{Name, Wall};
 use defib_history::Intent;
 use defib_host::clock::now;
 use serde::Deserialize;
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
+use super::extract::{Body, Params, Segments};
+use super::spec::{InState, OfAgent, Usual, WithBody};
 use super::{Desk, Trouble};
 use crate::doors::{Caller, Listening, NotMade, Open, Role, SESSION, cookie};
+use crate::wire::words::NameWord;
 use crate::wire::{ErrorCode, LoginLink, NewToken, TokenStatus, stamp};
 
-pub(super) fn routes() -> Router<Desk> {
-    Router::new()
-        .route("/login", get(log_in))
-        .route("/api/v1/logout", post(log_out))
-        .route("/api/v1/links", post(new_link))
-        .route("/api/v1/audit", get(audit))
-        .route("/api/v1/tokens", get(tokens).post(new_token))
-        .route("/api/v1/tokens/{name}", delete(revoke))
+pub(super) fn routes() -> OpenApiRouter<Desk> {
+    OpenApiRouter::new()
+        .routes(routes!(log_in))
+        .routes(routes!(log_out))
+        .routes(routes!(new_link))
+        .routes(routes!(audit))
+        .routes(routes!(tokens, new_token))
+        .routes(routes!(revoke))
 }
 
 /// Where the doors are, or why there are none.
@@ -40,6 +44,11 @@ async fn door(desk: &Desk) -> Result<std::sync::Arc<Open>, Trouble> {
     }
 }
 
+/// Makes a link that logs a browser in, once.
+#[utoipa::path(
+    post, path = "/api/v1/links", tag = "access",
+    responses((status = 200, body = LoginLink), InState, Usual)
+)]
 async fn new_link(
     State(desk): State<Desk>,
     Extension(caller): Extension<Caller>,
@@ -60,17 +69,27 @@ fn no_random() -> Trouble {
     Trouble::new(ErrorCode::Failed, "the kernel has no random bytes to give")
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 struct LoginQuery {
+    /// What the link has.
     #[serde(default)]
     key: String,
 }
 
 /// Uses a link up, and sends the browser to the page with a cookie.
+#[utoipa::path(
+    get, path = "/login", tag = "access", params(LoginQuery),
+    responses(
+        (status = 200, description = "Somebody has only looked whether there is something."),
+        (status = 303, description = "Logged in: on to the page."),
+        Usual
+    )
+)]
 async fn log_in(
     State(desk): State<Desk>,
     method: Method,
-    Query(LoginQuery { key }): Query<LoginQuery>,
+    Params(LoginQuery { key }): Params<LoginQuery>,
 ) -> Result<Response, Trouble> {
     let used_up = || {
         Trouble::new(ErrorCode::Unauthorized, "this link has been used, or is too old")
@@ -100,6 +119,10 @@ fn set_cookie(open: &Open, value: &str, seconds: u64) -> Option<HeaderValue> {
     HeaderValue::from_str(&text).ok()
 }
 
+/// Logs the browser out whose cookie comes with the request.
+#[utoipa::path(
+    post, path = "/api/v1/logout", tag = "access", responses((status = 200), Usual)
+)]
 async fn log_out(State(desk): State<Desk>, headers: HeaderMap) -> Result<Response, Trouble> {
     let mut response = Json(()).into_response();
     if let Listening::At(open) = desk.doors.listening() {
@@ -113,16 +136,24 @@ async fn log_out(State(desk): State<Desk>, headers: HeaderMap) -> Result<Respons
     Ok(response)
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 struct TokenRequest {
+    /// What to call it; by default its role and a number.
+    #[schema(value_type = Option<NameWord>)]
     name: Option<Name>,
+    /// What it may do.
     role: Role,
 }
 
+/// Makes a token. It is shown this once.
+#[utoipa::path(
+    post, path = "/api/v1/tokens", tag = "access", request_body = TokenRequest,
+    responses((status = 200, body = NewToken), InState, WithBody, Usual)
+)]
 async fn new_token(
     State(desk): State<Desk>,
     Extension(caller): Extension<Caller>,
-    Json(TokenRequest { name, role }): Json<TokenRequest>,
+    Body(TokenRequest { name, role }): Body<TokenRequest>,
 ) -> Result<Json<NewToken>, Trouble> {
     let roster = desk.doors.roster();
     let name = name.map_or_else(|| roster.free_name(role), |name| name.to_string());
@@ -142,6 +173,10 @@ async fn new_token(
     Ok(Json(NewToken { name, role, token: made.secret }))
 }
 
+/// Every token, without what it is.
+#[utoipa::path(
+    get, path = "/api/v1/tokens", tag = "access", responses((status = 200, body = [TokenStatus]), Usual)
+)]
 async fn tokens(State(desk): State<Desk>) -> Json<Vec<TokenStatus>> {
     let all = desk.doors.roster().tokens().into_iter();
     let shown = all.map(|(name, entry)| TokenStatus {
@@ -153,7 +188,16 @@ async fn tokens(State(desk): State<Desk>) -> Json<Vec<TokenStatus>> {
     Json(shown.collect())
 }
 
-async fn revoke(State(desk): State<Desk>, Path(name): Path<String>) -> Result<Json<()>, Trouble> {
+/// Takes a token away, and logs out the browsers that it logged in.
+#[utoipa::path(
+    delete, path = "/api/v1/tokens/{name}", tag = "access",
+    params(("name" = String, Path, description = "What the token is called.")),
+    responses((status = 200), OfAgent, Usual)
+)]
+async fn revoke(
+    State(desk): State<Desk>,
+    Segments(name): Segments<String>,
+) -> Result<Json<()>, Trouble> {
     let gone = desk.doors.roster().revoke(&name).ok_or_else(|| {
         Trouble::new(ErrorCode::NoSuchAgent, format!("there is no token {name:?}"))
             .hint("`defib token list` shows those that there are")
@@ -162,15 +206,21 @@ async fn revoke(State(desk): State<Desk>, Path(name): Path<String>) -> Result<Js
     store(&desk, gone).await.map(Json)
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 struct AuditQuery {
     /// At most so many, the newest.
     last: Option<usize>,
 }
 
+/// What operators did, the oldest first.
+#[utoipa::path(
+    get, path = "/api/v1/audit", tag = "access", params(AuditQuery),
+    responses((status = 200, body = [Object]), Usual)
+)]
 async fn audit(
     State(desk): State<Desk>,
-    Query(query): Query<AuditQuery>,
+    Params(query): Params<AuditQuery>,
 ) -> Result<Json<Vec<crate::audit::Entry>>, Trouble> {
     let home = desk.home.clone();
     let read = tokio::task::spawn_blocking(move || crate::audit::read(&home)).await;

@@ -8,6 +8,8 @@ use std::convert::Infallible;
 
 use axum::body::{Body, Bytes};
 use axum::extract::State;
+use axum::http::HeaderValue;
+use axum::http::header::CONTENT_TYPE;
 use axum::response::Response;
 use defib_core::{Name, RunId};
 use serde::Deserialize;
@@ -137,7 +139,10 @@ fn stream(desk: &Desk, readers: Readers, follow: bool, form: fn(Frame) -> Vec<u8
             feed.once(readers).await;
         }
     });
-    Response::new(Body::from_stream(ReceiverStream::new(receiver)))
+    let mut response = Response::new(Body::from_stream(ReceiverStream::new(receiver)));
+    let bytes = HeaderValue::from_static("application/octet-stream");
+    response.headers_mut().insert(CONTENT_TYPE, bytes);
+    response
 }
 
 /// What goes to one client.

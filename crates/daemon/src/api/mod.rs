@@ -61,6 +61,7 @@ pub(crate) struct Desk {
 fn described() -> OpenApiRouter<Desk> {
     OpenApiRouter::with_openapi(spec::Whole::openapi())
         .routes(routes!(health))
+        .merge(access::routes())
         .merge(add::routes())
         .merge(agents::routes())
         .merge(control::routes())
@@ -88,7 +89,6 @@ pub(crate) fn description() -> spec::Text {
 pub(crate) fn routes(desk: Desk) -> Router {
     let (router, _) = described().split_for_parts();
     router
-        .merge(access::routes())
         .fallback(async || Trouble::new(ErrorCode::NotFound, "there is nothing at this address"))
         .method_not_allowed_fallback(async || {
             Trouble::new(ErrorCode::NotAllowed, "nothing like that can be done at this address")

@@ -69,6 +69,11 @@ impl IntoResponses for Usual {
             (400, "The request makes no sense."),
             (401, "Whoever asks has not said who they are."),
             (403, "Whoever asks may not."),
+            (408, "The request does not come to an end."),
+            (413, "The body is too large."),
+            (415, "The body is not said to be JSON."),
+            (421, "The request is meant for another host."),
+            (429, "Whoever asks follows too much at once."),
             (500, "It did not work."),
         ])
     }
@@ -97,14 +102,9 @@ pub(super) struct WithBody;
 
 impl IntoResponses for WithBody {
     fn responses() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
-        troubles(&[
-            (413, "The body is too large."),
-            (415, "The body is not said to be JSON."),
-            (
-                422,
-                "The body is JSON, and does not say what it should; or a config cannot be applied.",
-            ),
-        ])
+        let said =
+            "The body is JSON, and does not say what it should; or a config cannot be applied.";
+        troubles(&[(422, said)])
     }
 }
 

@@ -54,7 +54,7 @@ impl TerminalQuery {
 /// what has scrolled off it, then what the run writes, as it writes. Binary messages from the client
 /// are what is typed. Text messages are JSON: the server says `TerminalNews` (which run is shown, that
 /// it is over, what the agent does without one), the client may say `TerminalRequest`
-/// (`{"type": "resize", "rows": 40, "columns": 120}`). Any number may watch and type at once; the last
+/// (`{"type": "resize", "rows": 40, "columns": 120}`, `{"type": "input", "data": "ls\n"}`). Any number may watch and type at once; the last
 /// size that one of them says holds. A viewer stays through deaths and is shown each next run.
 #[utoipa::path(
     get, path = "/api/v1/agents/{name}/terminal", tag = "agents",
@@ -137,7 +137,8 @@ impl Viewer {
                 _ = changes.changed() => {}
                 message = socket.recv() => {
                     if let Message::Text(text) = message.ok_or(Gone)?? {
-                        self.heed(&text, None);
+                        // Without a run nobody reads what is typed.
+                        let _ = self.heed(&text, None);
                     }
                 }
             }
@@ -172,7 +173,11 @@ impl Viewer {
                 },
                 message = socket.recv() => match message.ok_or(Gone)?? {
                     Message::Binary(typed) => type_in(&terminal, typed).await,
-                    Message::Text(text) => self.heed(&text, Some(&terminal)),
+                    Message::Text(text) => {
+                        if let Some(typed) = self.heed(&text, Some(&terminal)) {
+                            type_in(&terminal, typed.into()).await;
+                        }
+                    }
                     Message::Close(_) => return Err(Gone),
                     Message::Ping(_) | Message::Pong(_) => {}
                 },
@@ -180,15 +185,18 @@ impl Viewer {
         }
     }
 
-    /// Does what a text message says. One that makes no sense is passed over.
-    fn heed(&mut self, text: &str, terminal: Option<&Arc<Terminal>>) {
-        let Ok(TerminalRequest::Resize { rows, columns }) = serde_json::from_str(text) else {
-            return;
-        };
-        let size = TerminalSize { rows, columns };
-        self.size = Some(size);
-        if let Some(terminal) = terminal {
-            terminal.resize(size);
+    /// Does what a text message says, or gives what it types. One that makes no sense is passed over.
+    fn heed(&mut self, text: &str, terminal: Option<&Arc<Terminal>>) -> Option<String> {
+        match serde_json::from_str(text).ok()? {
+            TerminalRequest::Resize { rows, columns } => {
+                let size = TerminalSize { rows, columns };
+                self.size = Some(size);
+                if let Some(terminal) = terminal {
+                    terminal.resize(size);
+                }
+                None
+            }
+            TerminalRequest::Input { data } => Some(data),
         }
     }
 }
