@@ -93,6 +93,67 @@ pub struct AgentStatus {
     pub loop_detected: bool,
 }
 
+/// The supervisor as a whole.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
+pub struct SupervisorStatus {
+    /// Automatic restarts of each agent in the last hour.
+    #[schema(value_type = BTreeMap<String, u32>)]
+    pub agent_restart_counts: BTreeMap<Name, u32>,
+    /// When each was last restarted automatically.
+    #[schema(value_type = BTreeMap<String, MomentWord>)]
+    pub agent_last_restart: BTreeMap<Name, String>,
+    /// The delay that each waits for, or would wait for next, in seconds and without jitter.
+    #[schema(value_type = BTreeMap<String, f64>)]
+    pub agent_current_backoff: BTreeMap<Name, f64>,
+    /// What each died of last.
+    #[schema(value_type = BTreeMap<String, CrashReason>)]
+    pub agent_crash_reason: BTreeMap<Name, CrashReason>,
+    /// What the restarts were for.
+    #[schema(value_type = BTreeMap<String, u64>)]
+    pub restart_reasons: BTreeMap<CrashReason, u64>,
+    /// Automatic restarts of all agents.
+    pub total_restarts: u32,
+    /// Deaths that nothing followed by itself: limits that tripped, and halts.
+    pub total_permanent_deaths: u64,
+}
+
+/// What a crash was, in three words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum CrashReason {
+    /// The program failed.
+    Runtime,
+    /// It no longer showed that it lives, or lived too long.
+    Timeout,
+    /// It ran out of something.
+    Resource,
+}
+
+impl CrashReason {
+    /// The word for a class; none for an end that is no crash.
+    pub const fn of(class: Class) -> Option<CrashReason> {
+        match class {
+            Class::Done | Class::Voluntary | Class::Stopped | Class::Group => None,
+            Class::Timeout => Some(CrashReason::Timeout),
+            Class::Oom
+            | Class::Disk
+            | Class::Quota
+            | Class::Throttle
+            | Class::Overload
+            | Class::Budget
+            | Class::Broke
+            | Class::Billing => Some(CrashReason::Resource),
+            Class::Error
+            | Class::Interrupted
+            | Class::Context
+            | Class::Lost
+            | Class::Network
+            | Class::Config
+            | Class::Auth => Some(CrashReason::Runtime),
+        }
+    }
+}
+
 /// A line of an agent's ledger, as JSON shows it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct LedgerLine {

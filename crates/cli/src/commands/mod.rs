@@ -10,10 +10,12 @@ mod demo;
 mod down;
 mod events;
 mod fund;
+mod import;
 mod internal;
 mod ledger;
 mod logs;
 mod mcp;
+mod modules;
 mod own;
 mod plan;
 mod replay;
@@ -81,6 +83,7 @@ pub(crate) enum Command {
     Plan(plan::Plan),
     Reload(plan::Reload),
     Simulate(Box<simulate::Simulate>),
+    Import(import::Import),
     Autopsy(autopsy::Autopsy),
     Dashboard(dashboard::Dashboard),
     Token(token::Token),
@@ -120,6 +123,7 @@ impl Command {
             Command::Plan(plan) => plan.run(context),
             Command::Reload(reload) => reload.run(context),
             Command::Simulate(simulate) => simulate.run(context),
+            Command::Import(import) => import.run(),
             Command::Autopsy(autopsy) => autopsy.run(),
             Command::Dashboard(dashboard) => dashboard.run(context),
             Command::Audit(audit) => audit.run(context),

@@ -1,10 +1,13 @@
 //! `defib run` and `defib rm`: an agent without a file of its own.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use defib_config::{Format, Options, Report};
 use defib_core::{Name, Preset};
 use defib_daemon::wire::{Mode, UpRequest};
+
+use serde_json::Value;
 
 use super::{Context, segment};
 use crate::failure::{Code, Failure};
@@ -15,7 +18,11 @@ use crate::output;
 #[command(after_help = "\
 Examples:
   defib run -- claude -p 'tidy the docs'
-  defib run --name web --restart always -- python3 -m http.server 8000")]
+  defib run --name web --restart always -- python3 -m http.server 8000
+  defib run --from spawn.json
+
+A spawn request is a JSON object: name, command, args, cwd, env and any other key of [agent.NAME];
+autoRestart, maxDeaths (5), windowSeconds (60) and respawnOnZero say what becomes of its deaths.")]
 pub(crate) struct Run {
     /// Its name; else that of the program
     #[arg(long)]
@@ -35,8 +42,15 @@ pub(crate) struct Run {
     /// A variable for it
     #[arg(long = "env", value_name = "NAME=VALUE")]
     env: Vec<String>,
+    /// A spawn request to read it all from
+    #[arg(
+        long,
+        value_name = "FILE.json",
+        conflicts_with_all = ["preset", "restart", "pty", "env", "command"]
+    )]
+    from: Option<PathBuf>,
     /// The command
-    #[arg(required = true, last = true, value_name = "CMD")]
+    #[arg(required_unless_present = "from", last = true, value_name = "CMD")]
     command: Vec<String>,
 }
 
@@ -50,13 +64,19 @@ pub(crate) struct Rm {
 
 impl Run {
     pub(crate) fn run(&self, context: &Context) -> Result<(), Failure> {
+        // A request that makes no sense starts nothing.
+        let (name, text) = if let Some(file) = &self.from {
+            self.requested(file)?
+        } else {
+            let name = self.name()?;
+            let text = self.toml(&name)?;
+            (name, text)
+        };
         let home = context.home()?;
         let client = context.client()?;
         client.ensure_daemon()?;
-        let name = self.name()?;
         let folder = home.path().join("adhoc");
         let path = folder.join(format!("{name}.toml"));
-        let text = self.toml(&name)?;
         let failed = |error: std::io::Error| {
             Failure::new(Code::Failed, format!("cannot write {}: {error}", path.display()))
         };
@@ -80,6 +100,42 @@ impl Run {
         };
         client.bring_up(&request)?;
         output::print(&format!("{name} is added; `defib logs -f {name}` shows what it writes\n"))
+    }
+
+    /// The name and the config file that a spawn request stands for.
+    fn requested(&self, file: &Path) -> Result<(Name, String), Failure> {
+        let text = std::fs::read_to_string(file).map_err(|error| {
+            Failure::new(Code::Failed, format!("cannot read {}: {error}", file.display()))
+        })?;
+        let options = Options { format: Some(Format::Celistra), ..Options::default() };
+        let imported = defib_config::import(file, &text, &options);
+        let origin = file.display().to_string();
+        let report = Report::new(&origin, &text, &imported.diagnostics);
+        anstream::eprint!("{}", report.render(true));
+        if imported.toml.is_none() {
+            return Err(Failure::told(Code::Config));
+        }
+        // The same once more, at home in the caller's folder and under the name that was asked for.
+        let failed = |error: std::io::Error| Failure::new(Code::Failed, error);
+        let here = std::env::current_dir().map_err(failed)?;
+        let mut request: Value =
+            serde_json::from_str(&text).map_err(|error| Failure::new(Code::Config, error))?;
+        let theirs = ["cwd", "workingDirectory"].iter().find_map(|key| request[key].as_str());
+        let cwd = here.join(self.cwd.as_deref().or(theirs.map(Path::new)).unwrap_or(Path::new("")));
+        if let Some(keys) = request.as_object_mut() {
+            keys.remove("workingDirectory");
+            keys.insert("cwd".to_owned(), cwd.to_string_lossy().into());
+            keys.extend(self.name.clone().map(|name| ("name".to_owned(), name.into())));
+        }
+        let toml = defib_config::import(file, &request.to_string(), &options).toml;
+        let config = toml.as_deref().and_then(|toml| defib_config::parse_in(&here, toml).config);
+        match (config, toml) {
+            (Some(config), Some(toml)) => Ok((config.project, toml)),
+            (None, _) | (_, None) => {
+                Err(Failure::new(Code::Usage, "the name is no name")
+                    .hint("give another with --name"))
+            }
+        }
     }
 
     fn name(&self) -> Result<Name, Failure> {

@@ -58,7 +58,8 @@ pub(crate) fn statuses(context: &Context, names: &[String]) -> Result<Vec<AgentS
 /// A line an agent.
 pub(crate) fn overview(statuses: &[AgentStatus], now: Timestamp) -> String {
     let rows: Vec<Vec<Cell>> = statuses.iter().map(|status| row(status, now)).collect();
-    let mut head = vec!["AGENT", "STATE", "PID", "RUN", "RESTARTS", "UPTIME", "LAST DEATH", "NEXT"];
+    let mut head = vec!["AGENT", "STATE", "PID", "RUN", "RESTARTS", "UPTIME", "LAST ACTIVITY"];
+    head.extend(["LAST DEATH", "NEXT"]);
     // Few agents say anything of themselves.
     if statuses.iter().any(|status| status.status_text.is_some()) {
         head.push("SAYS");
@@ -88,6 +89,7 @@ fn row(status: &AgentStatus, now: Timestamp) -> Vec<Cell> {
         number(status.run.map(|run| run.to_string())),
         Cell::new(status.restarts.to_string()),
         number(status.uptime_s.map(|uptime| Shown(coarse(uptime.0)).to_string())),
+        number(status.last_activity_at.as_ref().map(|at| ago(at, now))),
         number(death),
         number(status.next_at.as_ref().map(|at| until(at, now))),
         number(status.status_text.clone()),

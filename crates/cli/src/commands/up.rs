@@ -10,6 +10,7 @@ use defib_core::{Name, State};
 use defib_daemon::wire::{AgentStatus, DaemonInfo, Mode, UpRequest};
 use serde_json::{Value, json};
 
+use super::modules;
 use super::status::{is_down, is_settled, overview, status_line, statuses};
 use super::view::LiveView;
 use super::{ConfigFile, Context};
@@ -73,9 +74,10 @@ impl From<ModeWord> for Mode {
 impl Up {
     pub(crate) fn run(&self, context: &Context) -> Result<(), Failure> {
         let config = self.file.config()?;
-        for warning in warnings(&config) {
+        for warning in warnings(&config).into_iter().chain(modules::check(&config)) {
             anstream::eprintln!("warning: {warning}");
         }
+        let has_modules = config.agents.iter().any(|agent| agent.module.is_some());
         let project = config.project.clone();
         let request = request(&self.file, config, self.mode.into())?;
         let client = context.client()?;
@@ -91,7 +93,10 @@ impl Up {
         if self.detach {
             return settle(context, &project, &names);
         }
-        self.stay(context, &project, &names, Heard::since(context, &before))
+        let is_terminal = std::io::stdout().is_terminal();
+        let usual = (has_modules && !is_terminal).then_some(modules::STATUS_LINE);
+        let every = self.status_line.or(usual);
+        self.stay(context, &project, &names, Heard::since(context, &before), every)
     }
 
     /// Stays in front and shows what happens, until somebody decides what is to become of it.
@@ -101,10 +106,11 @@ impl Up {
         project: &Name,
         names: &[Name],
         mut heard: Heard,
+        every: Option<Duration>,
     ) -> Result<(), Failure> {
         let interrupted = crate::interrupt::watch();
         let is_terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
-        let draws = std::io::stdout().is_terminal() && self.status_line.is_none();
+        let draws = std::io::stdout().is_terminal() && every.is_none();
         let mut view = LiveView::new(draws);
         // Nothing is lost where keys cannot be read: signals still do what they do.
         let _keys = is_terminal.then(crate::tty::keys).and_then(Result::ok);
@@ -114,18 +120,25 @@ impl Up {
                 "{project} is up; q detaches, Ctrl-C stops it or detaches\n\n"
             ))?;
         }
-        let mut due = Instant::now();
+        let (mut due, mut line_due) = (Instant::now(), Instant::now());
         loop {
             if Instant::now() >= due {
                 let ours = ours(context, names)?;
-                for line in heard.notices(context, names) {
+                let verbose = matches!(self.mode, ModeWord::Dev);
+                for line in heard.notices(context, names, verbose) {
                     view.say(&line)?;
                 }
-                due = Instant::now() + self.status_line.unwrap_or(VIEW_EVERY);
-                if self.status_line.is_some() {
-                    output::print(&format!("{}\n", status_line(project.as_str(), &ours)))?;
-                } else {
-                    view.show(project.as_str(), &ours, false)?;
+                due = Instant::now() + VIEW_EVERY;
+                match every {
+                    Some(every) if Instant::now() >= line_due => {
+                        output::print(&format!("{}\n", status_line(project.as_str(), &ours)))?;
+                        line_due = Instant::now() + every;
+                    }
+                    Some(_) => {}
+                    None => view.show(project.as_str(), &ours, false)?,
+                }
+                if every.is_some() {
+                    due = due.min(line_due);
                 }
             }
             let wish = match interrupted.next(due.saturating_duration_since(Instant::now())) {
@@ -200,11 +213,15 @@ impl Heard {
         Heard(last.unwrap_or(0))
     }
 
-    /// What these agents' people have been notified of since.
-    fn notices(&mut self, context: &Context, names: &[Name]) -> Vec<String> {
+    /// What these agents' people have been notified of since; verbosely, all that was decided.
+    fn notices(&mut self, context: &Context, names: &[Name], verbose: bool) -> Vec<String> {
         let new = events(context, &format!("after={}", self.0));
         self.0 = new.iter().filter_map(|event| event["seq"].as_u64()).fold(self.0, u64::max);
         let ours = |agent: &str| names.iter().any(|name| name.as_str() == agent);
+        if verbose {
+            let of_ours = |event: &&Value| event["agent"].as_str().is_some_and(ours);
+            return new.iter().filter(of_ours).map(super::events::line).collect();
+        }
         let notified = new.iter().filter(|event| event["type"] == "notified");
         let line = |event: &Value| {
             let (agent, what) = (event["agent"].as_str()?, event["what"].as_str()?);

@@ -12,6 +12,9 @@ use crate::tree::{Entry, Node, Value};
 
 use super::duration_text;
 
+/// A longer list of keys is no help.
+const MOST_LISTED: usize = 16;
+
 /// A table of a foreign file.
 #[derive(Debug)]
 pub(super) struct Section {
@@ -154,6 +157,7 @@ impl Section {
             diagnostic.label("passed over");
             diagnostic.help(match nearest(&entry.key, self.known.iter().copied()) {
                 Some(meant) => format!("did you mean `{meant}`?"),
+                None if self.known.len() > MOST_LISTED => "it means nothing here".to_owned(),
                 None => format!("what is understood: {}", listed(self.known.iter().copied())),
             });
         }

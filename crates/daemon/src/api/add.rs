@@ -1,8 +1,11 @@
 //! Adding an agent without a file.
 
+use std::path::Path;
+
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Json;
+use defib_config::{Config, Format, Options};
 use defib_core::Name;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -20,11 +23,44 @@ use crate::recipe::environment_for;
 use crate::wire::words::NameWord;
 use crate::wire::{AgentStatus, ErrorCode, Mode, UpRequest};
 
+/// By these keys a request is one in the words of a spawn request: `autoRestart` and its numbers.
+const SPAWN_REQUEST: [&str; 7] = [
+    "autoRestart",
+    "maxDeaths",
+    "windowSeconds",
+    "respawnOnZero",
+    "args",
+    "workingDirectory",
+    "environment",
+];
+
 pub(super) fn routes() -> OpenApiRouter<Desk> {
     OpenApiRouter::new().routes(routes!(add))
 }
 
-/// An agent. Beside these it takes every key that an agent has in a file.
+/// The file of a spawn request, and what it says. What would only be warned of in a file is refused:
+/// nobody would read the warning.
+fn requested(
+    folder: &Path,
+    name: &Name,
+    mut keys: Map<String, Value>,
+) -> Result<(String, Config), Trouble> {
+    keys.insert("name".to_owned(), name.as_str().into());
+    let options = Options { format: Some(Format::Celistra), ..Options::default() };
+    let body = Value::Object(keys).to_string();
+    let imported = defib_config::import(Path::new("spawn.json"), &body, &options);
+    if let Some(found) = imported.diagnostics.into_iter().next() {
+        let trouble = Trouble::new(ErrorCode::Config, found.message);
+        return Err(found.help.iter().fold(trouble, |trouble, help| trouble.hint(help)));
+    }
+    let text = imported.toml.unwrap_or_default();
+    let config = defib_config::parse_in(folder, &text).config;
+    let config = config.ok_or_else(|| Trouble::new(ErrorCode::Config, "it cannot be used"))?;
+    Ok((text, config))
+}
+
+/// An agent. Beside these it takes every key that an agent has in a file, and those of a spawn request:
+/// `autoRestart`, `maxDeaths`, `windowSeconds`, `respawnOnZero`, `args`.
 #[derive(Deserialize, ToSchema)]
 struct AddRequest {
     /// Its name.
@@ -55,17 +91,23 @@ async fn add(
     let AddRequest { name, command, others: mut keys } = request;
     keys.insert("command".to_owned(), command);
     let user_home = || std::env::var("HOME").unwrap_or_else(|_| "/".to_owned());
-    keys.entry("cwd").or_insert_with(|| Value::from(user_home()));
+    if !keys.contains_key("workingDirectory") {
+        keys.entry("cwd").or_insert_with(|| Value::from(user_home()));
+    }
     let folder = desk.home.join("adhoc");
     let path = folder.join(format!("{name}.toml"));
-    let (text, config) = declare(&folder, &name, &Declared::Json(&keys)).map_err(Trouble)?;
+    let (text, config) = if keys.keys().any(|key| SPAWN_REQUEST.contains(&key.as_str())) {
+        requested(&folder, &name, keys)?
+    } else {
+        declare(&folder, &name, &Declared::Json(&keys)).map_err(Trouble)?
+    };
     let environment = environment_for(&config, std::env::vars());
     let up = UpRequest {
         path: path.clone(),
         config,
         mode: Mode::Continuous,
         environment,
-        options: defib_config::Options::default(),
+        options: Options::default(),
         reload: false,
     };
     // Whether it can be applied is known before its file is there.

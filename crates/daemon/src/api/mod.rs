@@ -18,6 +18,7 @@ mod money;
 mod own;
 mod runs;
 mod spec;
+mod supervisor;
 mod terminal;
 mod why;
 
@@ -74,6 +75,7 @@ fn described() -> OpenApiRouter<Desk> {
         .merge(metrics::routes())
         .merge(money::routes())
         .merge(spec::routes())
+        .merge(supervisor::routes())
         .merge(terminal::routes())
         .merge(why::routes())
 }

@@ -18,7 +18,7 @@ use crate::logs::ScribeEvent;
 use crate::recipe::Project;
 use crate::wire::{
     Action, ActionOptions, AgentStatus, DaemonInfo, ErrorCode, ErrorDetail, GroupStatus, Plan,
-    UpRequest,
+    SupervisorStatus, UpRequest,
 };
 
 /// Why something that was asked for was not done.
@@ -36,6 +36,8 @@ pub(crate) enum Ask {
     Groups(Answer<Vec<GroupStatus>>),
     /// What decides about an agent's deaths, and the rule set that it started from.
     Policy(String, Answer<Box<(Preset, Policy)>>),
+    /// The supervisor as a whole, as far as no event is needed for it.
+    Supervisor(Answer<SupervisorStatus>),
     /// Who the daemon is.
     Info(Answer<DaemonInfo>),
     /// Bring a project up, which has been stored. The answer names its agents.
@@ -93,6 +95,7 @@ impl Engine {
             Ask::Status(names, answer) => drop(answer.send(self.statuses(&names))),
             Ask::Groups(answer) => drop(answer.send(Ok(self.groups()))),
             Ask::Policy(name, answer) => drop(answer.send(self.policy_of(&name))),
+            Ask::Supervisor(answer) => drop(answer.send(Ok(self.supervisor_status()))),
             Ask::Info(answer) => drop(answer.send(Ok(self.info.clone()))),
             Ask::Up(request, answer) => drop(answer.send(self.up(*request))),
             Ask::Plan(request, answer) => drop(answer.send(self.plan(&request))),
@@ -145,6 +148,7 @@ impl Engine {
             | Ask::Status(..)
             | Ask::Groups(_)
             | Ask::Policy(..)
+            | Ask::Supervisor(_)
             | Ask::Down(..)
             | Ask::Remove(..)
             | Ask::Act(..)

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use defib_core::record::{Trip, WaitReason};
+use defib_core::rng::Jitter;
 use defib_core::time::Seconds;
 use defib_core::{AgentId, Name, Reason, RunId, Scope, State};
 use defib_host::clock::now;
@@ -10,7 +11,7 @@ use defib_host::clock::now;
 use super::Engine;
 use super::ask::Failed;
 use crate::recipe::argv;
-use crate::wire::{AgentStatus, DeathStatus, stamp};
+use crate::wire::{AgentStatus, DeathStatus, SupervisorStatus, stamp};
 
 impl Engine {
     pub(super) fn statuses(&self, names: &[String]) -> Result<Vec<AgentStatus>, Failed> {
@@ -80,6 +81,28 @@ impl Engine {
             pty: config.is_some_and(|config| config.pty),
             flapping: view.is_some_and(|view| view.is_flapping(now.mono)),
             loop_detected: sight.reason == Some(Reason::Trip(Trip::Window)),
+        }
+    }
+
+    /// What can be said of all agents together without the events.
+    pub(super) fn supervisor_status(&self) -> SupervisorStatus {
+        let names = || self.supervisor.declared().map(|(_, name)| name);
+        let backoff = |name: &Name| {
+            let policy = &self.recipe(name)?.1.policy;
+            let view = self.view.agent(name);
+            let failures = view.map_or(0, |view| view.consecutive_failures);
+            // While it waits, the delay it waits for; else the one that would come next.
+            let waits = view.is_some_and(|view| view.sight.state == State::Backoff);
+            let attempt = if waits { failures } else { failures.saturating_add(1) };
+            let mut plain = Jitter::OFF;
+            let delay = policy.backoff.delay(attempt, &mut plain);
+            Some((name.clone(), delay.as_secs_f64()))
+        };
+        SupervisorStatus {
+            agent_restart_counts: names().map(|name| (name.clone(), 0)).collect(),
+            agent_current_backoff: names().filter_map(backoff).collect(),
+            total_restarts: self.supervisor.total_restarts(),
+            ..SupervisorStatus::default()
         }
     }
 

@@ -1,0 +1,53 @@
+//! What modules are checked for before anything is started: the runner, the packages, the registry.
+//!
+//! None of it keeps anything from being started. What is wrong is said, and that is all.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use defib_config::Config;
+use defib_config::foreign::aivex::registry;
+
+/// How often the status line of modules is printed where nobody says otherwise.
+pub(crate) const STATUS_LINE: Duration = Duration::from_secs(30);
+
+/// What looks wrong: runners first, then packages, then the registry, in the order of the file.
+pub(crate) fn check(config: &Config) -> Vec<String> {
+    let modules = || {
+        let enabled = config.agents.iter().filter(|agent| agent.enabled);
+        enabled.filter_map(|agent| Some((&agent.name, agent.module.as_ref()?)))
+    };
+    let at = |path: &Path| config.folder.join(path);
+    let mut warnings = Vec::new();
+    let mut seen: Vec<PathBuf> = Vec::new();
+    for (_, module) in modules() {
+        let runner = at(&module.runner);
+        if seen.contains(&runner) {
+            continue;
+        }
+        match runner.metadata() {
+            Err(_) => warnings.push(format!("the runner {} is not there", runner.display())),
+            Ok(file) if file.len() == 0 => {
+                warnings.push(format!("the runner {} is empty", runner.display()));
+            }
+            Ok(_) => {}
+        }
+        seen.push(runner);
+    }
+    for (name, module) in modules() {
+        let package = at(&module.package);
+        if !package.is_dir() {
+            warnings.push(format!("{name}: its package {} is no folder", package.display()));
+        }
+    }
+    for (name, module) in modules() {
+        let path = at(module.registry.as_ref().unwrap_or(&module.runner));
+        let Ok(text) = std::fs::read_to_string(&path) else { continue };
+        if registry(&text).is_some_and(|known| known.iter().any(|known| known == name.as_str())) {
+            continue;
+        }
+        let shown = path.display();
+        warnings.push(format!("{name}: it is not in the MODULE_REGISTRY of {shown}"));
+    }
+    warnings
+}

@@ -1,0 +1,105 @@
+//! The supervisor as a whole: restarts, delays and permanent deaths, by agent and in all.
+//!
+//! What it adds up it takes from the events, so that it says the same after a daemon was replaced.
+//! The hour slides; the totals begin with the daemon that was started anew.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::response::Json;
+use defib_core::{Class, Name, Wall};
+use defib_history::{Event, EventFilter, HistoryError, Reader, Take};
+use serde_json::Value;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::events::blocking;
+use super::spec::Usual;
+use super::{Desk, Trouble};
+use crate::engine::Ask;
+use crate::wire::{CrashReason, SupervisorStatus, stamp};
+
+/// What restarts are counted over.
+const HOUR: Duration = Duration::from_secs(3600);
+
+pub(super) fn routes() -> OpenApiRouter<Desk> {
+    OpenApiRouter::new().routes(routes!(supervisor))
+}
+
+/// Restarts, delays and permanent deaths, by agent and in all.
+#[utoipa::path(
+    get, path = "/api/v1/supervisor", tag = "agents",
+    responses((status = 200, body = SupervisorStatus), Usual)
+)]
+async fn supervisor(State(desk): State<Desk>) -> Result<Json<SupervisorStatus>, Trouble> {
+    let mut status = desk.ask(Ask::Supervisor).await?;
+    let (path, engine) = (desk.history.clone(), desk.engine.clone());
+    let told = blocking(move || {
+        engine.flush_history();
+        Told::read(&Reader::open(&path)?)
+    });
+    let told = told.await?;
+    for (name, restarts) in &mut status.agent_restart_counts {
+        *restarts = told.in_the_hour.get(name).copied().unwrap_or(0);
+    }
+    let known = |name: &Name| status.agent_restart_counts.contains_key(name);
+    status.agent_last_restart = told.last_restart.into_iter().filter(|(n, _)| known(n)).collect();
+    status.agent_crash_reason = told.crash_reason.into_iter().filter(|(n, _)| known(n)).collect();
+    status.restart_reasons = told.reasons;
+    status.total_permanent_deaths = told.permanent_deaths;
+    Ok(Json(status))
+}
+
+/// What the events since the daemon was started add up to.
+#[derive(Default)]
+struct Told {
+    in_the_hour: BTreeMap<Name, u32>,
+    last_restart: BTreeMap<Name, String>,
+    crash_reason: BTreeMap<Name, CrashReason>,
+    reasons: BTreeMap<CrashReason, u64>,
+    permanent_deaths: u64,
+}
+
+impl Told {
+    fn read(reader: &Reader) -> Result<Told, HistoryError> {
+        let of = |kind: &str| EventFilter { kind: Some(kind.to_owned()), ..EventFilter::default() };
+        let start = EventFilter { take: Take::Last(1), ..of("daemon-started") };
+        let after = reader.events(&start)?.first().map(|event| event.seq);
+        let now = defib_host::clock::now().wall;
+        let mut told = Told::default();
+        for kind in ["run-started", "run-died", "crashed-out", "halted"] {
+            let filter = EventFilter { after, ..of(kind) };
+            reader.each_event(&filter, |event| {
+                told.fold(&event, now);
+                ControlFlow::Continue(())
+            })?;
+        }
+        Ok(told)
+    }
+
+    fn fold(&mut self, event: &Event, now: Wall) {
+        let Some(name) = &event.agent else { return };
+        let body = event.body.entries();
+        let says = |key: &str| body.get(key).and_then(Value::as_str);
+        match event.kind.as_str() {
+            "run-started" if says("cause") == Some("restart") => {
+                if now.since(event.at) < HOUR {
+                    *self.in_the_hour.entry(name.clone()).or_default() += 1;
+                }
+                self.last_restart.insert(name.clone(), stamp(event.at));
+            }
+            "run-died" => {
+                let class = says("class").and_then(Class::from_word);
+                let Some(reason) = class.and_then(CrashReason::of) else { return };
+                self.crash_reason.insert(name.clone(), reason);
+                if says("verdict") == Some("restart") {
+                    *self.reasons.entry(reason).or_default() += 1;
+                }
+            }
+            "crashed-out" | "halted" => self.permanent_deaths += 1,
+            _ => {}
+        }
+    }
+}

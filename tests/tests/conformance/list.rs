@@ -1,0 +1,73 @@
+//! The list and the tests are one: nothing is on only one side.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+const LIST: &str = include_str!("../../../docs/conformance.md");
+/// So many behaviours the documents have at the least.
+const FEWEST: usize = 90;
+
+/// The behaviours: number and test, by the rows `| 000-01 | … | `test` |`.
+fn listed() -> BTreeMap<String, String> {
+    let mut rows = BTreeMap::new();
+    for line in LIST.lines() {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let [_, number, behaviour, test, _] = cells.as_slice() else { continue };
+        let Some((document, count)) = number.split_once('-') else { continue };
+        if document.len() != 3 || !document.bytes().all(|byte| byte.is_ascii_digit()) {
+            continue;
+        }
+        assert!(!behaviour.is_empty(), "{number} says nothing");
+        let test = test.trim_matches('`').to_owned();
+        assert!(test.starts_with(&format!("c{document}_{count}_")), "{number} names {test}");
+        let twice = rows.insert((*number).to_owned(), test);
+        assert_eq!(twice, None, "{number} is there twice");
+    }
+    rows
+}
+
+/// The names of all conformance tests: functions under `#[test]` that begin with a number.
+fn tests() -> BTreeSet<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let mut open: Vec<PathBuf> = vec![root.join("tests/tests/conformance")];
+    open.extend(
+        std::fs::read_dir(root.join("crates")).unwrap().map(|of| of.unwrap().path().join("tests")),
+    );
+    let mut names = BTreeSet::new();
+    while let Some(path) = open.pop() {
+        if path.is_dir() {
+            open.extend(std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = std::fs::read_to_string(path).unwrap();
+            let mut lines = text.lines().map(str::trim);
+            while let Some(line) = lines.next() {
+                if line != "#[test]" && !line.starts_with("#[tokio::test") {
+                    continue;
+                }
+                let Some(function) = lines.find(|line| line.contains("fn ")) else { break };
+                let name = function.split("fn ").nth(1).unwrap();
+                let name = name.split('(').next().unwrap();
+                let digits = name.get(1..4).unwrap_or_default();
+                let numbered = digits.len() == 3 && digits.bytes().all(|b| b.is_ascii_digit());
+                if name.starts_with('c') && numbered {
+                    assert!(names.insert(name.to_owned()), "{name} is there twice");
+                }
+            }
+        }
+    }
+    names
+}
+
+#[test]
+fn every_behaviour_has_a_test_and_every_test_a_behaviour() {
+    let (listed, tests) = (listed(), tests());
+    let named: BTreeSet<String> = listed.values().cloned().collect();
+    let without_test: Vec<&String> = named.difference(&tests).collect();
+    let without_behaviour: Vec<&String> = tests.difference(&named).collect();
+    assert!(without_test.is_empty(), "no such tests: {without_test:#?}");
+    assert!(without_behaviour.is_empty(), "not in docs/conformance.md: {without_behaviour:#?}");
+    assert!(listed.len() >= FEWEST, "only {} behaviours", listed.len());
+    for document in ["000", "001", "002", "003", "004"] {
+        assert!(listed.keys().any(|number| number.starts_with(document)), "nothing of {document}");
+    }
+}
