@@ -7,6 +7,7 @@
 
 mod api;
 mod coroner;
+mod denied;
 mod doors;
 mod engine;
 mod intents;
@@ -20,6 +21,7 @@ mod notices;
 mod policy;
 mod recipe;
 pub mod replay;
+mod sandbox;
 mod tally;
 mod terminal;
 mod why;

@@ -20,6 +20,7 @@ mod own;
 mod probe;
 mod reload;
 mod respawn;
+mod sandbox;
 mod scenarios;
 mod simulate;
 mod stopping;

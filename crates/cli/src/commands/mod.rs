@@ -3,6 +3,7 @@
 mod act;
 mod attach;
 mod autopsy;
+mod caps;
 mod check;
 mod dashboard;
 mod demo;
@@ -71,6 +72,9 @@ pub(crate) enum Command {
     Logs(logs::Logs),
     Attach(attach::Attach),
     Why(why::Why),
+    Caps(caps::ShowCaps),
+    Grant(caps::Grant),
+    Revoke(caps::Revoke),
     Fund(fund::Fund),
     Ledger(ledger::Ledger),
     History(events::History),
@@ -108,6 +112,9 @@ impl Command {
             Command::Logs(logs) => logs.run(context),
             Command::Attach(attach) => attach.run(context),
             Command::Why(why) => why.run(context),
+            Command::Caps(caps) => caps.run(context),
+            Command::Grant(grant) => grant.run(context),
+            Command::Revoke(revoke) => revoke.run(context),
             Command::Fund(fund) => fund.run(context),
             Command::Ledger(ledger) => ledger.run(context),
             Command::History(history) => history.run(context),

@@ -7,6 +7,7 @@ mod access;
 mod add;
 mod agents;
 mod answer;
+mod capabilities;
 mod control;
 mod events;
 mod extract;
@@ -20,6 +21,8 @@ mod runs;
 mod spec;
 mod terminal;
 mod why;
+
+pub(crate) use own::Token;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -60,6 +63,7 @@ fn described() -> OpenApiRouter<Desk> {
         .routes(routes!(health))
         .merge(add::routes())
         .merge(agents::routes())
+        .merge(capabilities::routes())
         .merge(control::routes())
         .merge(events::routes())
         .merge(lab::routes())

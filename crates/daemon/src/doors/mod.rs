@@ -7,6 +7,7 @@
 mod address;
 mod caller;
 mod guard;
+mod kin;
 mod roster;
 mod serve;
 
@@ -22,6 +23,7 @@ pub(crate) use address::{Listening, Open, Site};
 pub(crate) use caller::Caller;
 pub use caller::Role;
 pub(crate) use guard::{cookie, guard};
+pub(crate) use kin::{Onlooker, Sees};
 pub(crate) use roster::{NotMade, Roster, SESSION};
 pub(crate) use serve::serve;
 
