@@ -11,6 +11,7 @@
     reason = "a panic is how a test fails"
 )]
 
+pub mod attempt;
 mod binary;
 mod clock;
 mod disk;

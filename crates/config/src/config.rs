@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use defib_core::capability::Capability;
 use defib_core::class::Class;
 use defib_core::limit::Limit;
 use defib_core::name::Name;
@@ -19,7 +20,7 @@ use defib_core::signal::Signal;
 use defib_core::topology::Strategy;
 use serde::{Deserialize, Serialize};
 
-pub use crate::words::{AgentKind, Burn, Event, Leftovers, ReadyBy};
+pub use crate::words::{AgentKind, Burn, Event, Leftovers, ReadyBy, Views};
 
 /// So many different policies are looked for; where every agent has its own, there is nothing to share.
 const MOST_SHARED: usize = 16;
@@ -133,7 +134,9 @@ pub struct Agent {
     /// The credential it shares quota waits for.
     pub account: Option<String>,
     /// What it may do; nothing means no sandbox.
-    pub capabilities: Option<Vec<String>>,
+    pub capabilities: Option<Vec<Capability>>,
+    /// What it may look at through the daemon's socket, beside itself.
+    pub views: Views,
     /// What the operating system holds it to.
     pub limits_os: OsLimits,
     /// How much of its output is kept.

@@ -88,6 +88,16 @@ words! {
 }
 
 words! {
+    /// What an agent may look at through the daemon's socket, beside what it does for itself.
+    Views {
+        /// Nothing else.
+        Own = "own",
+        /// The agents of its project, and what they wrote and did.
+        Project = "project",
+    }
+}
+
+words! {
     /// What is done when an agent spends far above its own baseline.
     Burn {
         /// Somebody is told.

@@ -115,8 +115,8 @@ fn impossible_values() {
         ),
         ("cwd = \"\"", &["3:7 `cwd` cannot be empty"]),
         (
-            "capabilities = [\"net\"]",
-            &["3:17 an item of `capabilities` is `net`, which is not a capability"],
+            "capabilities = [\"net\", \"net:http\"]",
+            &["3:24 an item of `capabilities` is `net:http`, which is not a capability"],
         ),
         ("limits_os = { memory = \"2GB\" }", &["3:24 `memory` is `2GB`, which is not a size"]),
         (

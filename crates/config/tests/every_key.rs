@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use defib_config::config::{
     AgentKind, Budget, Burn, Command, Config, Event, Leftovers, Listen, Log, NotifyTarget,
-    OsLimits, Probe, ProbeTarget, ReadyBy, Smtp, Tls,
+    OsLimits, Probe, ProbeTarget, ReadyBy, Smtp, Tls, Views,
 };
 use defib_config::parse_in;
 use defib_core::backoff::{Backoff, Growth};
+use defib_core::capability::Capability;
 use defib_core::class::Class;
 use defib_core::limit::{Limit, Span};
 use defib_core::name::Name;
@@ -85,7 +86,9 @@ fn what_an_agent_says_is_what_it_gets() {
     assert_eq!(
         reviewer.capabilities.as_deref().unwrap(),
         ["read:/", "write:.", "net:443", "exec:/usr/bin"]
+            .map(|token| Capability::parse(token).unwrap())
     );
+    assert_eq!(reviewer.views, Views::Project);
     assert_eq!(
         reviewer.limits_os,
         OsLimits {
@@ -186,6 +189,7 @@ fn defaults_lie_beneath_every_agent() {
     assert_eq!(ingest.command, Command::Shell("tail -f feed | grep news".to_owned()));
     assert_eq!(ingest.policy.trigger, Trigger::Manual);
     assert_eq!(ingest.capabilities, None);
+    assert_eq!(ingest.views, Views::Own);
     assert_eq!(ingest.stop_signal, Signal::TERM);
     assert_eq!(ingest.budget, Budget::default());
     assert!(!publish.enabled);

@@ -21,6 +21,7 @@ mod input;
 mod supervisor;
 
 pub mod backoff;
+pub mod capability;
 pub mod class;
 pub mod limit;
 pub mod name;
@@ -37,6 +38,7 @@ pub mod verdict;
 pub mod view;
 
 pub use agent::Life;
+pub use capability::{BadCapability, Capability};
 pub use class::{Class, Kind};
 pub use input::{Ask, Effect, Goal, Input, Outbox, Scope};
 pub use name::{AgentId, GroupId, Name, RunId};

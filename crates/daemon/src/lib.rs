@@ -8,6 +8,7 @@
 mod api;
 pub mod audit;
 mod coroner;
+mod denied;
 mod doors;
 mod engine;
 mod intents;
@@ -23,6 +24,7 @@ pub mod outside;
 mod policy;
 mod recipe;
 pub mod replay;
+mod sandbox;
 mod tally;
 mod terminal;
 mod why;

@@ -10,6 +10,7 @@ use defib_core::{Class, State, Wall};
 use defib_history::{Event, Run};
 use serde_json::Value;
 
+use crate::denied::refused;
 use crate::wire::{AgentStatus, Decision, LedgerLine, Money, Next, Why};
 use crate::words::{meaning, remedy};
 
@@ -53,7 +54,8 @@ impl Facts {
         let remedy = remedy.map(|remedy| remedy.replace("NAME", agent.name.as_str()));
         let money = money(&agent, run.as_ref(), &lines);
         let last_words = last_words(&tail);
-        Why { agent, run, meaning, decided, last_words, money, next, remedy, events }
+        let denied = death.and_then(|death| refused(&agent, death.class, &tail));
+        Why { agent, run, meaning, decided, last_words, denied, money, next, remedy, events }
     }
 }
 

@@ -15,10 +15,12 @@ use utoipa::ToSchema;
 pub use crate::doors::Role;
 use crate::logs::Place;
 
+mod caps;
 mod look;
 mod why;
 pub(crate) mod words;
 
+pub use caps::{CapabilityChange, CapabilityRequest, Caps, Refused, TokenLine};
 pub use look::{
     Bar, GroupBudget, GroupMember, GroupStatus, Lifeline, Lifelines, Pause, RunUsage, TotalsStatus,
 };

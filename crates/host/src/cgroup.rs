@@ -88,8 +88,17 @@ impl Cgroups {
 
     /// Bounds the memory of all that is in it. Says whether it could.
     pub(crate) fn bound_memory(&self, name: &str, bytes: u64) -> bool {
-        let file = open_at(&self.folder, &format!("{name}/memory.max"), OFlags::WRONLY);
-        file.is_ok_and(|file| rustix::io::write(file, bytes.to_string().as_bytes()).is_ok())
+        self.bound(name, "memory.max", bytes)
+    }
+
+    /// Bounds how many processes and threads are in it. Says whether it could.
+    pub(crate) fn bound_processes(&self, name: &str, count: u64) -> bool {
+        self.bound(name, "pids.max", count)
+    }
+
+    fn bound(&self, name: &str, file: &str, bound: u64) -> bool {
+        let file = open_at(&self.folder, &format!("{name}/{file}"), OFlags::WRONLY);
+        file.is_ok_and(|file| rustix::io::write(file, bound.to_string().as_bytes()).is_ok())
     }
 
     /// How many were killed in it for want of memory. Zero where nobody counts.

@@ -20,6 +20,7 @@ use rustix::io::{DupFlags, Errno, FdFlags};
 use rustix::process::{Gid, Pid, Signal, Uid};
 
 use crate::protocol::Stage;
+use crate::sandbox::Confinement;
 
 /// The descriptors by which things are handed to a child.
 pub(crate) const SLOTS: [i32; 2] = [3, 4];
@@ -41,6 +42,8 @@ pub(crate) struct Plan {
     pub(crate) dies_with_keeper: bool,
     /// The file by which it enters a cgroup of the older sort.
     pub(crate) door: Option<CString>,
+    /// What it is confined to. The ruleset, if there is one, is what is in the second slot.
+    pub(crate) confinement: Option<Confinement>,
 }
 
 /// What the child's standard streams become.
@@ -388,6 +391,10 @@ impl Errand<'_> {
             if rustix::process::getppid() != self.launcher.keeper {
                 return Err(Fault { stage: Stage::Process, errno: Errno::SRCH });
             }
+        }
+        if let Some(confinement) = &plan.confinement {
+            // Last of all that needs any right; what follows is allowed to everybody.
+            confinement.enter(second).map_err(Fault::at(Stage::Sandbox))?;
         }
         // SAFETY: an all-zero set is an empty set, and it outlives the call. The keeper's handlers are
         // all the default ones, so that no handler of its can run here.

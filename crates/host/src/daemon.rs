@@ -131,6 +131,7 @@ impl Daemon {
             limits: standing.limits_before(),
             oom_score: standing.oom_score_before(),
             door: None,
+            confinement: None,
             // It outlives a keeper that was killed: somebody has to sweep and start the next.
             dies_with_keeper: false,
         };

@@ -36,7 +36,7 @@ pub(crate) struct Descent {
 
 /// A process that cannot be mistaken for another.
 #[derive(Debug)]
-struct Held {
+pub(crate) struct Held {
     pid: Pid,
     pidfd: OwnedFd,
 }
@@ -130,7 +130,7 @@ fn children_held(parent: Pid) -> Vec<Held> {
 }
 
 impl Held {
-    fn open(pid: Pid) -> Option<Held> {
+    pub(crate) fn open(pid: Pid) -> Option<Held> {
         let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()?;
         Some(Held { pid, pidfd })
     }
@@ -149,7 +149,7 @@ impl Held {
     }
 
     /// A process that is dead but not waited for does not live.
-    fn lives(&self) -> bool {
+    pub(crate) fn lives(&self) -> bool {
         let mut polled = [PollFd::new(&self.pidfd, PollFlags::IN)];
         matches!(rustix::event::poll(&mut polled, Some(&Timespec::default())), Ok(0))
     }
@@ -371,7 +371,8 @@ impl Spared {
     }
 }
 
-fn ancestors(pid: Pid) -> Vec<i32> {
+/// The processes that one descends from, the nearest first.
+pub(crate) fn ancestors(pid: Pid) -> Vec<i32> {
     let mut above = Vec::new();
     let mut next = Some(pid);
     // The bound is for a chain that changes while it is walked.

@@ -25,10 +25,10 @@ use crate::child::{Fault, Launcher};
 use crate::daemon::Daemon;
 use crate::footprint::{release_code, release_memory, settle_allocator};
 use crate::notify::Listeners;
-use crate::protocol::{News, Request, RunKey, SpawnOrder, VERSION};
+use crate::protocol::{News, Profile, Request, RunKey, SpawnOrder, VERSION};
 use crate::runs::{Event, Known, Runs};
 use crate::standing::{Notice, Standing};
-use crate::turns::Turns;
+use crate::turns::{Turns, Wanted};
 use crate::wait;
 
 /// What a keeper is given.
@@ -277,13 +277,16 @@ impl Keeper {
         }
     }
 
+    fn spawn_in_turn(&mut self, order: SpawnOrder, profile: Option<Box<Profile>>) {
+        if let Some(earlier) = self.turns.ask(Wanted { order, profile }) {
+            self.spawn(earlier);
+        }
+    }
+
     fn carry_out(&mut self, request: Request) {
         match request {
-            Request::Spawn(order) => {
-                if let Some(earlier) = self.turns.ask(*order) {
-                    self.spawn(earlier);
-                }
-            }
+            Request::Spawn(order) => self.spawn_in_turn(*order, None),
+            Request::SpawnConfined(order, profile) => self.spawn_in_turn(*order, Some(profile)),
             Request::Signal { key, signal } => {
                 self.spawn_before(&key);
                 self.runs.signal(&key, signal);
@@ -328,7 +331,8 @@ impl Keeper {
         }
     }
 
-    fn spawn(&mut self, order: SpawnOrder) {
+    fn spawn(&mut self, wanted: Wanted) {
+        let Wanted { order, profile } = wanted;
         match self.runs.known(&order.key) {
             Known::Lives(run) => {
                 let (key, pid, terminal) = (run.key.clone(), run.child.number(), run.terminal);
@@ -340,7 +344,7 @@ impl Keeper {
             Known::Never => {}
         }
         let key = order.key.clone();
-        match self.runs.spawn(order, &mut self.launcher, &self.standing) {
+        match self.runs.spawn(order, profile.as_deref(), &mut self.launcher, &self.standing) {
             Ok(run) => {
                 let (pid, terminal) = (run.child.number(), run.terminal);
                 let news = News::Spawned { key, pid, terminal };

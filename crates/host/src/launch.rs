@@ -51,6 +51,7 @@ pub(crate) fn plan_run(
         oom_score: standing.oom_score_before(),
         dies_with_keeper: true,
         door: None,
+        confinement: None,
     })
 }
 

@@ -17,7 +17,7 @@
 //! After a keeper was killed, [`sweep`] ends what it left behind.
 //!
 //! For the daemon, and of no use to the keeper: [`output`], [`clock`], [`wake`], [`home`],
-//! [`usage`], [`activity`], and what comes to the sockets of [`notify`].
+//! [`usage`], [`activity`], what the kernel can hold a sandbox to ([`sandbox`]), and what comes to the sockets of [`notify`].
 
 pub mod activity;
 mod cgroup;
@@ -30,12 +30,14 @@ mod footprint;
 pub mod home;
 mod inherited;
 mod keeper;
+mod kinship;
 mod launch;
 mod memory;
 pub mod notify;
 pub mod output;
 pub mod protocol;
 mod runs;
+pub mod sandbox;
 mod standing;
 mod tree;
 mod turns;
@@ -49,6 +51,7 @@ pub use descent::{HOME_KEY, RUN_KEY, Swept, is_of_run, sweep};
 pub use footprint::{release_memory, settle_allocator};
 pub use inherited::close_inherited;
 pub use keeper::{KeeperOptions, run};
+pub use kinship::{Kinship, kinship};
 pub use standing::{descriptor_limit, hide_memory, raise_descriptor_limit};
 
 /// One line on standard error, or none: a keeper does not wait for somebody to read.

@@ -10,7 +10,7 @@ use defib_core::{Name, RunId};
 use serde::{Deserialize, Serialize};
 
 /// The version of what is said here.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// The longest frame, in bytes: more than the kernel takes as arguments and environment, and more than a
 /// project of ten thousand agents takes, which is kept in one piece.
@@ -68,6 +68,9 @@ pub enum Request {
     },
     /// Close the agent's notify socket. Since version 2.
     Unlisten(Name),
+    /// Spawn a run in a sandbox. Since version 3: an older keeper must not be asked, because it would
+    /// not understand, and nothing runs without the sandbox that it is to have.
+    SpawnConfined(Box<SpawnOrder>, Box<Profile>),
     // Left room for: a deadline. "End these runs at T unless I renew", for a fleet in which a machine
     // that is cut off must be known to have stopped. T is on the time since boot.
 }
@@ -178,6 +181,49 @@ pub struct SpawnOrder {
     pub memory: Option<u64>,
 }
 
+/// What a run may do that is confined. All that is not in here it may not, as far as the kernel can
+/// hold it to that.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Profile {
+    /// What may be done at and below which paths. One that does not exist is passed over.
+    pub paths: Vec<(String, Access)>,
+    /// The TCP ports that may be connected to.
+    pub connect: Ports,
+    /// The TCP ports that may be listened on.
+    pub listen: Ports,
+    /// Whether it may use UDP.
+    pub udp: bool,
+    /// Whether it may make processes.
+    pub subprocess: bool,
+}
+
+/// What may be done at a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Access {
+    /// Read files and folders.
+    pub read: bool,
+    /// Write, make, rename and remove.
+    pub write: bool,
+    /// Run programs, and read them for that.
+    pub exec: bool,
+}
+
+/// Ports of TCP.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Ports {
+    /// These.
+    Only(Vec<u16>),
+    /// Every one.
+    All,
+}
+
+impl Default for Ports {
+    /// None.
+    fn default() -> Ports {
+        Ports::Only(Vec::new())
+    }
+}
+
 /// The size of a terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TerminalSize {
@@ -209,6 +255,8 @@ pub enum Stage {
     User,
     /// Running its program.
     Program,
+    /// Confining it. Since version 3.
+    Sandbox,
 }
 
 /// How a run ended.

@@ -17,7 +17,8 @@ use crate::child::{Child, Fault, Launcher};
 use crate::descent::{Descent, HOME_KEY, RUN_KEY, mark_below};
 use crate::launch::{PipeRoom, new_pipe, new_terminal, plan_run};
 use crate::memory::MemoryBound;
-use crate::protocol::{Leftovers, RunEnd, RunKey, SpawnOrder, Stage};
+use crate::protocol::{Leftovers, Profile, RunEnd, RunKey, SpawnOrder, Stage};
+use crate::sandbox::Sandbox;
 use crate::standing::Standing;
 use crate::tree::{First, Tree};
 use crate::wait::Waited;
@@ -95,6 +96,7 @@ pub(crate) struct Runs {
     groups: BTreeMap<Name, String>,
     pipe_room: PipeRoom,
     marks: Marks,
+    sandbox: Sandbox,
 }
 
 /// What the environment of every process of ours carries.
@@ -124,6 +126,7 @@ impl Runs {
             groups: BTreeMap::new(),
             pipe_room: PipeRoom::new(),
             marks,
+            sandbox: Sandbox::default(),
         }
     }
 
@@ -153,6 +156,7 @@ impl Runs {
     pub(crate) fn spawn(
         &mut self,
         order: SpawnOrder,
+        profile: Option<&Profile>,
         launcher: &mut Launcher,
         standing: &Standing,
     ) -> Result<&Run, Fault> {
@@ -169,11 +173,20 @@ impl Runs {
             None => new_pipe(&mut self.pipe_room),
         }
         .map_err(Fault::at(Stage::Descriptors))?;
-        let handed = [Some(output.theirs.as_fd()), None];
+        let mut ruleset = None;
+        if let Some(profile) = profile {
+            let terminal = order.terminal.is_some().then(|| output.theirs.as_fd());
+            let confinement = self.sandbox.confine(profile, terminal);
+            let (confinement, rules) = confinement.map_err(Fault::at(Stage::Sandbox))?;
+            plan.confinement = Some(confinement);
+            ruleset = rules;
+        }
+        let handed = [Some(output.theirs.as_fd()), ruleset.as_ref().map(AsFd::as_fd)];
         let group = self.enter_group(key, launcher);
         let bound =
             order.memory.and_then(|bytes| self.bound_memory(&order.key, bytes, group.as_ref()));
         plan.door = bound.as_ref().and_then(MemoryBound::door);
+        self.bound_processes(&order, group.as_ref());
         let mut result =
             launcher.launch(&plan, handed, group.as_ref().map(|(_, folder)| folder.as_fd()));
         let mut group = group.map(|(name, _)| name).filter(|_| launcher.knows_cgroups());
@@ -236,6 +249,17 @@ impl Runs {
         }
         let keeper = rustix::process::getpid().as_raw_nonzero();
         MemoryBound::new(&format!("defib-{keeper}-{}@{}", key.agent, key.run), bytes)
+    }
+
+    /// Bounds how many processes a run has, by its own cgroup where that can. Elsewhere it is the user's
+    /// processes that are bounded, and root's are not.
+    fn bound_processes(&self, order: &SpawnOrder, group: Option<&(String, OwnedFd)>) {
+        let bound = order.rlimits.iter().find(|(resource, _)| *resource == libc::RLIMIT_NPROC);
+        if let (Some((_, count)), Some(cgroups), Some((name, _))) =
+            (bound, self.cgroups.as_ref(), group)
+        {
+            cgroups.bound_processes(name, *count);
+        }
     }
 
     /// To its process group, and to the first process itself if that has left the group.

@@ -13,9 +13,17 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use defib_core::Name;
+use serde::{Deserialize, Serialize};
 
 use crate::channel::Tail;
-use crate::protocol::SpawnOrder;
+use crate::protocol::{Profile, SpawnOrder};
+
+/// A run to be spawned, and what it is confined to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Wanted {
+    pub(crate) order: SpawnOrder,
+    pub(crate) profile: Option<Box<Profile>>,
+}
 
 /// So many wait as they are.
 const CROWD: usize = 32;
@@ -44,43 +52,43 @@ struct Turn {
 /// An order that waits.
 #[derive(Debug)]
 enum Waiting {
-    Whole(Box<SpawnOrder>),
+    Whole(Box<Wanted>),
     Packed(Range<usize>),
 }
 
 impl Turns {
     /// Takes an order. An agent has one at a time: gives back an earlier one, to be dealt with first.
-    pub(crate) fn ask(&mut self, order: SpawnOrder) -> Option<SpawnOrder> {
-        let agent = order.key.agent.clone();
+    pub(crate) fn ask(&mut self, wanted: Wanted) -> Option<Wanted> {
+        let agent = wanted.order.key.agent.clone();
         let earlier = self.take(&agent);
         self.count += 1;
         let last = self.last.get(&agent).copied().unwrap_or(self.count);
         let turn = Turn { last, asked: self.count };
         self.turn_of.insert(agent.clone(), turn);
         let waiting = if self.waiting.len() < CROWD {
-            Waiting::Whole(Box::new(order))
+            Waiting::Whole(Box::new(wanted))
         } else {
-            self.pack(order)
+            self.pack(wanted)
         };
         self.waiting.insert(turn, (agent, waiting));
         earlier
     }
 
-    fn pack(&mut self, order: SpawnOrder) -> Waiting {
+    fn pack(&mut self, wanted: Wanted) -> Waiting {
         if self.gaps > self.packed.len() / 2 {
             self.close_gaps();
         }
         let begin = self.packed.len();
-        match postcard::to_extend(&order, Tail(&mut self.packed)) {
+        match postcard::to_extend(&wanted, Tail(&mut self.packed)) {
             Ok(_) => Waiting::Packed(begin..self.packed.len()),
             // Nothing that came as such a message fails to be one.
-            Err(_) => Waiting::Whole(Box::new(order)),
+            Err(_) => Waiting::Whole(Box::new(wanted)),
         }
     }
 
-    fn unpack(&mut self, waiting: Waiting) -> Option<SpawnOrder> {
-        let order = match waiting {
-            Waiting::Whole(order) => Some(*order),
+    fn unpack(&mut self, waiting: Waiting) -> Option<Wanted> {
+        let wanted = match waiting {
+            Waiting::Whole(wanted) => Some(*wanted),
             Waiting::Packed(place) => {
                 self.gaps += place.len();
                 postcard::from_bytes(self.packed.get(place)?).ok()
@@ -89,7 +97,7 @@ impl Turns {
         if self.waiting.is_empty() {
             (self.packed, self.gaps) = (Vec::new(), 0);
         }
-        order
+        wanted
     }
 
     /// A crowd that never goes must not take more and more room.
@@ -106,13 +114,13 @@ impl Turns {
     }
 
     /// The order whose turn it is.
-    pub(crate) fn next(&mut self) -> Option<SpawnOrder> {
+    pub(crate) fn next(&mut self) -> Option<Wanted> {
         let agent = self.waiting.first_key_value()?.1.0.clone();
         self.take(&agent)
     }
 
     /// This agent's order, out of turn: there is something to be done that comes after it.
-    pub(crate) fn take(&mut self, agent: &Name) -> Option<SpawnOrder> {
+    pub(crate) fn take(&mut self, agent: &Name) -> Option<Wanted> {
         let (agent, waiting) = self.waiting.remove(&self.turn_of.remove(agent)?)?;
         self.count += 1;
         self.last.insert(agent, self.count);
@@ -131,9 +139,9 @@ mod tests {
     use super::*;
     use crate::protocol::{Leftovers, RunKey};
 
-    fn order(agent: &str, run: u64) -> SpawnOrder {
+    fn order(agent: &str, run: u64) -> Wanted {
         let key = RunKey { agent: Name::parse(agent).unwrap(), run: RunId(run) };
-        SpawnOrder {
+        let order = SpawnOrder {
             key,
             argv: vec!["true".to_owned()],
             cwd: "/".to_owned(),
@@ -144,11 +152,12 @@ mod tests {
             rlimits: Vec::new(),
             memory: None,
             leftovers: Leftovers::Kill,
-        }
+        };
+        Wanted { order, profile: None }
     }
 
     fn next(turns: &mut Turns) -> String {
-        turns.next().map(|order| order.key.agent.to_string()).unwrap_or_default()
+        turns.next().map(|wanted| wanted.order.key.agent.to_string()).unwrap_or_default()
     }
 
     #[test]
@@ -191,8 +200,11 @@ mod tests {
         let mut turns = Turns::default();
         turns.ask(order("a", 1));
         turns.ask(order("b", 1));
-        assert_eq!(turns.ask(order("a", 2)).map(|earlier| earlier.key.run), Some(RunId(1)));
-        assert_eq!(turns.take(&Name::parse("a").unwrap()).map(|it| it.key.run), Some(RunId(2)));
+        assert_eq!(turns.ask(order("a", 2)).map(|earlier| earlier.order.key.run), Some(RunId(1)));
+        assert_eq!(
+            turns.take(&Name::parse("a").unwrap()).map(|it| it.order.key.run),
+            Some(RunId(2))
+        );
         assert!(turns.take(&Name::parse("a").unwrap()).is_none());
         assert_eq!(next(&mut turns), "b");
         assert!(turns.is_empty());
@@ -203,14 +215,15 @@ mod tests {
         let mut turns = Turns::default();
         let mut given = Vec::new();
         for number in 0..3 * CROWD as u64 {
-            let mut order = order(&format!("agent-{number:03}"), number);
-            order.env = vec![("N".to_owned(), number.to_string())];
-            given.push(order.clone());
-            turns.ask(order);
+            let mut wanted = order(&format!("agent-{number:03}"), number);
+            wanted.order.env = vec![("N".to_owned(), number.to_string())];
+            wanted.profile = (number % 2 == 0).then(Box::default);
+            given.push(wanted.clone());
+            turns.ask(wanted);
         }
-        let out_of_turn = turns.take(&given[2 * CROWD].key.agent);
+        let out_of_turn = turns.take(&given[2 * CROWD].order.key.agent);
         assert_eq!(out_of_turn.as_ref(), Some(&given.remove(2 * CROWD)));
-        let taken: Vec<SpawnOrder> = std::iter::from_fn(|| turns.next()).collect();
+        let taken: Vec<Wanted> = std::iter::from_fn(|| turns.next()).collect();
         assert_eq!(taken, given);
         assert_eq!((turns.is_empty(), turns.packed.capacity()), (true, 0));
     }
@@ -225,7 +238,7 @@ mod tests {
         let needed = turns.packed.len();
         for run in 2..100 {
             for name in &names {
-                let taken = turns.next().map(|order| order.key);
+                let taken = turns.next().map(|wanted| wanted.order.key);
                 let expected = RunKey { agent: Name::parse(name).unwrap(), run: RunId(run - 1) };
                 assert_eq!(taken, Some(expected));
                 turns.ask(order(name, run));

@@ -28,6 +28,7 @@
 //! | `beat`, `beat-until FILE` | touches its heartbeat file: once, or every 50 ms until the file is there |
 //! | `notify TEXT` | a datagram to its notify socket; `|` ends a line |
 //! | `run LINE` | a program with arguments (single spaces); says `ran` and the exit code |
+//! | `try WHAT ON` | tries one thing that a sandbox may forbid, and says what came of it; see `attempt` |
 //! | `busy-until FILE` | uses CPU time until the file is there |
 //! | `fail-until N FILE` | counts in the file, and exits with 1 unless this is at least the Nth time |
 
@@ -40,6 +41,7 @@ use std::process::{Command, Stdio, exit};
 use std::thread::sleep;
 use std::time::Duration;
 
+use defib_e2e::attempt::attempt;
 use rustix::process::Signal;
 
 /// So much is written at once by `lines-until`, of one line each.
@@ -126,6 +128,7 @@ fn main() {
             }
             "notify" => notify(&next().replace('|', "\n")),
             "run" => run(&next()),
+            "try" => try_it(&next(), &next()),
             "busy-until" => {
                 let file = next();
                 while !Path::new(&file).exists() {
@@ -308,6 +311,10 @@ fn notify(text: &str) {
     let socket = std::os::unix::net::UnixDatagram::unbound().expect("a socket");
     let path = std::env::var("NOTIFY_SOCKET").expect("a notify socket");
     socket.send_to(text.as_bytes(), path).expect("a datagram");
+}
+
+fn try_it(what: &str, on: &str) {
+    say(&format!("{what} {on}: {}", attempt(what, on)));
 }
 
 fn run(line: &str) {

@@ -24,6 +24,7 @@ mod own;
 mod probe;
 mod reload;
 mod respawn;
+mod sandbox;
 mod scenarios;
 mod secrets;
 mod simulate;

@@ -4,6 +4,7 @@ mod act;
 mod attach;
 mod audit;
 mod autopsy;
+mod caps;
 mod check;
 mod dashboard;
 mod demo;
@@ -75,6 +76,9 @@ pub(crate) enum Command {
     Logs(logs::Logs),
     Attach(attach::Attach),
     Why(why::Why),
+    Caps(caps::ShowCaps),
+    Grant(caps::Grant),
+    Revoke(caps::Revoke),
     Fund(fund::Fund),
     Ledger(ledger::Ledger),
     History(events::History),
@@ -115,6 +119,9 @@ impl Command {
             Command::Logs(logs) => logs.run(context),
             Command::Attach(attach) => attach.run(context),
             Command::Why(why) => why.run(context),
+            Command::Caps(caps) => caps.run(context),
+            Command::Grant(grant) => grant.run(context),
+            Command::Revoke(revoke) => revoke.run(context),
             Command::Fund(fund) => fund.run(context),
             Command::Ledger(ledger) => ledger.run(context),
             Command::History(history) => history.run(context),

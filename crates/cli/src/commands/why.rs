@@ -100,6 +100,10 @@ pub(super) fn post_mortem(why: &Facts, now: Timestamp) -> String {
             }
         }
     }
+    if let Some(denied) = &why.denied {
+        text.push_str("\nIts sandbox may have refused it something:\n");
+        let _ = writeln!(text, "  | {}\n{}", denied.line, denied.text);
+    }
     text.push_str(&money(why));
     let _ = writeln!(text, "\n{}", why.next.text);
     text

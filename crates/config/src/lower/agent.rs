@@ -8,12 +8,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use defib_core::capability::Capability;
 use defib_core::policy::{Ready, Trigger};
 use defib_core::preset::Preset;
 use defib_core::signal::Signal;
 
 use crate::config::{
     Agent, AgentKind, Budget, Burn, Command, Leftovers, Log, OsLimits, Probe, ProbeTarget, ReadyBy,
+    Views,
 };
 use crate::diagnostic::Findings;
 use crate::fields::{Datum, Layers};
@@ -91,7 +93,8 @@ pub(super) fn agent(
         stop_signal: own.text("stop_signal").and_then(Signal::parse).unwrap_or(Signal::TERM),
         leftovers: own.word("leftovers", Leftovers::MEANINGS).unwrap_or(Leftovers::Kill),
         account: own.text("account").map(str::to_owned),
-        capabilities: own.texts("capabilities"),
+        capabilities: capabilities(own),
+        views: own.word("views", Views::MEANINGS).unwrap_or(Views::Own),
         limits_os: limits_os(own.merged("limits_os")),
         log: log(own.merged("log")),
         budget: budget(own.merged("budget")),
@@ -100,6 +103,12 @@ pub(super) fn agent(
 
 fn path(own: Layers<'_>, key: &str) -> Option<PathBuf> {
     own.text(key).map(PathBuf::from)
+}
+
+/// What is malformed has been said, and leaves no config.
+fn capabilities(own: Layers<'_>) -> Option<Vec<Capability>> {
+    let tokens = own.texts("capabilities")?;
+    Some(tokens.iter().filter_map(|token| Capability::parse(token).ok()).collect())
 }
 
 fn env(own: Layers<'_>) -> BTreeMap<String, String> {

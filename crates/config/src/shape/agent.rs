@@ -5,7 +5,7 @@
 
 use crate::words::{
     AgentKind, Burn, CLASSES, GROWTHS, Leftovers, MODES, ORDERS, PRESETS, ReadyBy, STRATEGIES,
-    THENS, WINDOWS, words_of,
+    THENS, Views, WINDOWS, words_of,
 };
 
 use super::format::{
@@ -331,6 +331,13 @@ pub(crate) const AGENT: Table = Table {
             "What it may do. Absent means no sandbox.",
             r#"["read:/", "write:.", "net:443", "exec:/usr/bin"]"#,
         ),
+        Field::new(
+            "views",
+            choice!("a view", Views::LIST),
+            "What it may look at through the daemon's socket, beside what it does for itself.",
+            r#""project""#,
+        )
+        .or(r#""own""#),
         Field::new(
             "limits_os",
             Shape::Table(&LIMITS_OS),

@@ -6,6 +6,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use defib_core::capability::Capability;
 use defib_core::name::Name;
 use defib_core::signal::Signal;
 use defib_core::span;
@@ -272,18 +273,10 @@ pub(crate) const ANCHORED: Format = Format {
 /// Something an agent may do.
 pub(crate) const CAPABILITY: Format = Format {
     what: "a capability",
-    pattern: "^[a-z]+:.+$",
-    read: |text| match text.split_once(':') {
-        Some((verb, rest))
-            if !verb.is_empty()
-                && verb.bytes().all(|byte| byte.is_ascii_lowercase())
-                && !rest.trim().is_empty()
-                && !rest.contains('\0') =>
-        {
-            Ok(Datum::Text(text.to_owned()))
-        }
-        Some(_) | None => Err(Complaint::not("a capability")
-            .with_help("a verb, a colon and what it applies to, such as `write:.` or `net:443`")),
+    pattern: "^((read|write|exec):.+|(net|listen):[0-9]{1,5}|net|workspace_rw|read_anywhere|subprocess|privileged)$",
+    read: |text| match Capability::parse(text) {
+        Ok(_) => Ok(Datum::Text(text.to_owned())),
+        Err(bad) => Err(Complaint::not("a capability").with_help(bad.help())),
     },
 };
 
@@ -374,7 +367,9 @@ mod tests {
             (&HOST_PORT, "[::1]:80", "db:0"),
             (&LISTEN, "off", "localhost"),
             (&LISTEN, "[::1]:7433", "127.0.0.1"),
-            (&CAPABILITY, "net:443", "net"),
+            (&CAPABILITY, "net:443", "net:http"),
+            (&CAPABILITY, "net", "read"),
+            (&CAPABILITY, "subprocess", "subprocess:"),
             (&CAPABILITY, "write:.", ":x"),
             (&LENGTH, "1ms", "0s"),
             (&TEXT, "x", "  "),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, Uri};
 use axum::response::{Json, Response};
 use defib_core::{Name, RunId, Signal, State as AgentState};
@@ -16,6 +16,7 @@ use super::answer::Listed;
 use super::extract::{Body, Maybe, Params, Segments, bounded};
 use super::spec::{InState, OfAgent, Usual, WithBody};
 use super::{Desk, Trouble};
+use crate::doors::Sees;
 use crate::engine::Ask;
 use crate::wire::words::NameWord;
 use crate::wire::{Action, ActionOptions, AgentStatus, ErrorCode, ErrorDetail};
@@ -58,10 +59,14 @@ async fn list(
     State(desk): State<Desk>,
     headers: HeaderMap,
     uri: Uri,
+    sees: Option<Extension<Sees>>,
     Params(query): Params<ListQuery>,
 ) -> Result<Response, Trouble> {
     let limit = bounded("limit", query.limit, MOST, MOST)?;
     let mut agents = desk.ask(|answer| Ask::Status(Vec::new(), answer)).await?;
+    if let Some(Extension(Sees(project))) = sees {
+        agents.retain(|agent| agent.project == project);
+    }
     if let Some(cursor) = query.cursor {
         let at = agents.iter().position(|agent| agent.name.as_str() == cursor);
         let Some(at) = at else {

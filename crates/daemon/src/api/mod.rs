@@ -7,6 +7,7 @@ mod access;
 mod add;
 mod agents;
 mod answer;
+mod capabilities;
 mod control;
 mod events;
 mod extract;
@@ -23,6 +24,7 @@ mod terminal;
 mod why;
 
 pub(crate) use money::checked;
+pub(crate) use own::Token;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -65,6 +67,7 @@ fn described() -> OpenApiRouter<Desk> {
         .merge(access::routes())
         .merge(add::routes())
         .merge(agents::routes())
+        .merge(capabilities::routes())
         .merge(control::routes())
         .merge(events::routes())
         .merge(lab::routes())

@@ -30,7 +30,7 @@ pub(super) fn routes() -> OpenApiRouter<Desk> {
 }
 
 /// The token that came with a request.
-pub(super) struct Token(pub(super) String);
+pub(crate) struct Token(pub(crate) String);
 
 impl<S: Sync> FromRequestParts<S> for Token {
     type Rejection = Trouble;

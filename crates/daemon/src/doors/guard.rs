@@ -24,6 +24,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use super::address::Open;
 use super::caller::{Caller, Need, need};
 use super::record::{UnderWay, ends_the_daemon};
+use super::kin::confine;
 use super::serve::{Connection, Peer};
 use crate::api::{Desk, Trouble};
 use crate::engine::Ask;
@@ -73,6 +74,10 @@ async fn admit(desk: &Desk, request: Request, next: Next) -> Result<Response, Tr
     let connection = request.extensions().get::<Arc<Connection>>().cloned();
     let Some(connection) = connection else {
         return Err(Trouble::new(ErrorCode::Failed, "a request without a connection"));
+    };
+    let request = match &connection.peer {
+        Peer::Local { kin, .. } => confine(desk, kin, request).await?,
+        Peer::Remote { .. } => request,
     };
     let (method, headers) = (request.method(), request.headers());
     let needs = need(method, request.uri().path());
@@ -178,10 +183,10 @@ async fn identify(
         };
     }
     match peer {
-        Peer::Local { uid } if *uid == desk.doors.0.uid || *uid == 0 => {
+        Peer::Local { uid, .. } if *uid == desk.doors.0.uid || *uid == 0 => {
             Ok(Caller::Operator { uid: *uid })
         }
-        Peer::Local { uid } => {
+        Peer::Local { uid, .. } => {
             let message = format!("this daemon is another user's than {uid}'s");
             Err(Trouble::new(ErrorCode::Forbidden, message))
         }

@@ -13,6 +13,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use defib_history::Intent;
+use defib_host::Kinship;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -25,6 +26,7 @@ use tower::ServiceExt;
 
 use super::address::{self, Listening, Open, Site};
 use super::tls::Certificate;
+use super::kin::kin_of;
 use crate::api::{self, Desk};
 
 /// How many may be connected by TCP.
@@ -50,6 +52,8 @@ pub(super) enum Peer {
     Local {
         /// The user.
         uid: u32,
+        /// In which agent's tree it lives, if in one.
+        kin: Kinship,
     },
     /// Somebody on TCP.
     Remote {
@@ -91,7 +95,7 @@ pub(crate) async fn serve(
 fn take_in_local(stream: UnixStream, place: OwnedSemaphorePermit, router: &Router) {
     // One whom the kernel does not know is not let in.
     let Ok(credentials) = socket_peercred(&stream) else { return };
-    let peer = Peer::Local { uid: credentials.uid.as_raw() };
+    let peer = Peer::Local { uid: credentials.uid.as_raw(), kin: kin_of(&stream) };
     let connection = Connection { peer, follows: OnceLock::new(), _place: place };
     tokio::spawn(converse(stream, Arc::new(connection), router.clone()));
 }

@@ -4,21 +4,22 @@ use std::collections::BTreeMap;
 
 use defib_core::run::{ExitReport, Finding, Status};
 use defib_core::{
-    AgentId, Class, Goal, Input, Name, Outbox, Policy, Preset, Refusal, RunId, Scope, Signal,
-    Topology,
+    AgentId, Capability, Class, Goal, Input, Name, Outbox, Policy, Preset, Refusal, RunId, Scope,
+    Signal, Topology,
 };
 use defib_host::protocol::{Request, RunKey};
 use tokio::sync::oneshot;
 
 use super::Engine;
 use crate::coroner::{Examined, Said};
+use crate::doors::Onlooker;
 use crate::ledger::Notice;
 use crate::liveness::{OwnWord, Probed};
 use crate::logs::ScribeEvent;
 use crate::recipe::Project;
 use crate::wire::{
-    Action, ActionOptions, AgentStatus, DaemonInfo, ErrorCode, ErrorDetail, GroupStatus, Plan,
-    SupervisorStatus, UpRequest,
+    Action, ActionOptions, AgentStatus, CapabilityChange, Caps, DaemonInfo, ErrorCode, ErrorDetail,
+    GroupStatus, Plan, SupervisorStatus, UpRequest,
 };
 
 /// Why something that was asked for was not done.
@@ -50,6 +51,10 @@ pub(crate) enum Ask {
     Remove(String, Answer<Name>),
     /// Do something to an agent or a group. The answer names the agents and their runs before it.
     Act(String, Action, ActionOptions, Answer<BTreeMap<Name, Option<RunId>>>),
+    /// Grant or revoke capabilities. Answered when it is on disk.
+    Capabilities(String, CapabilityChange, Vec<Capability>, Answer<Caps>),
+    /// What an agent may do.
+    Caps(String, Answer<Caps>),
     /// Send a signal to an agent's process.
     Signal(String, Signal, Answer<Name>),
     /// End everything, and the daemon with it.
@@ -58,6 +63,15 @@ pub(crate) enum Ask {
     Replace(String, Answer<()>),
     /// Whose token it is, if that run lives.
     Bearer(String, Answer<RunKey>),
+    /// Which agent somebody belongs to who lives in an agent's tree, and what it may look at.
+    Onlooker {
+        /// Its process and those that it descends from.
+        line: Vec<u32>,
+        /// The agent whose cgroup it is in.
+        agent: Option<Name>,
+        /// The answer.
+        answer: Answer<Onlooker>,
+    },
     /// A run asks for something itself, by its token.
     Own(String, OwnWord, Answer<()>),
     /// A run's probes came to something.
@@ -104,6 +118,10 @@ impl Engine {
             Ask::Act(name, action, options, answer) => {
                 drop(answer.send(self.act(&name, action, options)));
             }
+            Ask::Capabilities(name, change, tokens, answer) => {
+                self.change_capabilities(&name, change, &tokens, answer);
+            }
+            Ask::Caps(name, answer) => drop(answer.send(self.caps(&name))),
             Ask::Signal(name, signal, answer) => drop(answer.send(self.signal(&name, signal))),
             Ask::CloseAll(answer) => {
                 self.withdrawn = self.projects.keys().cloned().collect();
@@ -118,6 +136,9 @@ impl Engine {
             }
             Ask::Bearer(token, answer) => {
                 drop(answer.send(self.bearer(&token).map(|(_, key)| key)));
+            }
+            Ask::Onlooker { line, agent, answer } => {
+                drop(answer.send(self.onlooker(&line, agent)));
             }
             Ask::Own(token, word, answer) => self.own_word(&token, word, answer),
             Ask::Probed(key, probed) => self.probed(&key, probed),
@@ -152,10 +173,13 @@ impl Engine {
             | Ask::Down(..)
             | Ask::Remove(..)
             | Ask::Act(..)
+            | Ask::Capabilities(..)
+            | Ask::Caps(..)
             | Ask::Signal(..)
             | Ask::CloseAll(_)
             | Ask::Replace(..)
             | Ask::Bearer(..)
+            | Ask::Onlooker { .. }
             | Ask::Own(..)
             | Ask::Probed(..)
             | Ask::Scribe(_)
@@ -254,6 +278,7 @@ impl Engine {
     /// Everything that is declared, to the core.
     pub(super) fn apply(&mut self) {
         self.index_agents();
+        self.drop_stale_changes();
         let topology = self.topology();
         let count = topology.agents.len();
         let _ = self.ask_core(Input::Apply(Box::new(topology)));
@@ -278,6 +303,14 @@ impl Engine {
             .into_iter()
             .map(|spec| (spec.name.clone(), spec))
             .collect();
+        // What a run is confined to cannot change, so the agent runs on and the change is pending.
+        let is_confined_otherwise = |name: &Name| {
+            let tokens = |project: &Project| {
+                let agent = project.config.agents.iter().find(|agent| agent.name == *name);
+                agent.and_then(|agent| agent.capabilities.clone())
+            };
+            old.is_some_and(|old| tokens(old) != tokens(&new))
+        };
         let mut plan = Plan::default();
         let specs = new.specs();
         for spec in &specs {
@@ -286,7 +319,9 @@ impl Engine {
                 Some(old) if old.generation != spec.generation => {
                     plan.restarted.push(spec.name.clone());
                 }
-                Some(old) if old != spec => plan.changed.push(spec.name.clone()),
+                Some(old) if old != spec || is_confined_otherwise(&spec.name) => {
+                    plan.changed.push(spec.name.clone());
+                }
                 Some(_) => plan.unchanged.push(spec.name.clone()),
             }
         }
@@ -325,6 +360,7 @@ impl Engine {
             let hint = "take it out of the file and run `defib reload`".to_owned();
             return Err(failed(ErrorCode::NotInState, message, Some(hint)));
         }
+        self.drop_changes(&(project.clone(), name.clone()));
         self.projects.remove(&project);
         self.send(&Request::Keep { key: format!("project/{project}"), bytes: Vec::new() });
         self.apply();

@@ -228,6 +228,7 @@ impl Engine {
                 let name = self.supervisor.name(agent).clone();
                 self.traces.remove(&name);
                 self.forget_own(&name);
+                self.forget_capabilities(&name);
                 self.forget_liveness(&name);
                 self.scribe.forget(name);
             }
@@ -244,10 +245,16 @@ impl Engine {
         let key = RunKey { agent: name.clone(), run };
         match order {
             Some(Ok(mut order)) => {
-                self.admit(&key, &mut order.env);
+                let meter = self.admit(&key, &mut order.env);
                 let _ = std::fs::create_dir_all(self.home.join("state").join(name.as_str()));
                 self.prepare_heartbeat(name);
-                self.send(&Request::Spawn(Box::new(order)));
+                match self.confine(&key, &order, meter) {
+                    Ok(None) => self.send(&Request::Spawn(Box::new(order))),
+                    Ok(Some(profile)) => {
+                        self.send(&Request::SpawnConfined(Box::new(order), profile));
+                    }
+                    Err(why) => self.handle.tell(Ask::Unspawnable { key, why }),
+                }
             }
             Some(Err(why)) => {
                 let handle = self.handle.clone();

@@ -7,6 +7,7 @@
 //! agent or a client.
 
 mod ask;
+mod capabilities;
 mod death;
 mod drain;
 mod group;
@@ -19,6 +20,7 @@ mod status;
 mod timetable;
 mod vigil;
 
+use capabilities::Capabilities;
 use death::Dying;
 use money::Money;
 use session::Sessions;
@@ -160,6 +162,7 @@ pub(crate) struct Engine {
     /// What each agent's latest run says of itself, and is known by.
     own: Owns,
     liveness: Liveness,
+    capabilities: Capabilities,
     seq: u64,
     /// Events that are noted and not yet told.
     unpublished: Vec<Arc<Event>>,
@@ -383,5 +386,6 @@ const fn stage_word(stage: Stage) -> &'static str {
         Stage::Folder => "its folder",
         Stage::User => "its user",
         Stage::Program => "its program",
+        Stage::Sandbox => "its sandbox",
     }
 }

@@ -197,25 +197,25 @@ impl Engine {
     }
 
     /// Gives a run what it needs to send what it uses, where it is of a kind that may or where it
-    /// matters.
-    pub(super) fn admit(&mut self, key: &RunKey, env: &mut Vec<(String, String)>) {
-        let Some((_, agent)) = self.recipe(&key.agent) else { return };
+    /// matters. Says to which port of ours.
+    pub(super) fn admit(&mut self, key: &RunKey, env: &mut Vec<(String, String)>) -> Option<u16> {
+        let (_, agent) = self.recipe(&key.agent)?;
         let exports = match Kind::of(kind_of(agent)) {
             Some(Kind::Claude | Kind::Codex | Kind::Gemini) => true,
             Some(Kind::Aider) | None => false,
         };
         if !exports && !has_bounds(&agent.budget) {
-            return;
+            return None;
         }
         if self.money.otlp.is_none() {
             // Without it there is one meter less, and nothing else.
             self.money.otlp = Receiver::start(Kept::default(), self.money.ledger.clone()).ok();
         }
-        let kept = self.money.otlp.as_ref().and_then(|receiver| receiver.admit(key, env));
-        let bytes = kept.and_then(|kept| serde_json::to_vec(&kept).ok());
-        if let Some(bytes) = bytes {
+        let kept = self.money.otlp.as_ref().and_then(|receiver| receiver.admit(key, env))?;
+        if let Ok(bytes) = serde_json::to_vec(&kept) {
             self.send(&Request::Keep { key: "otlp".to_owned(), bytes });
         }
+        Some(kept.port)
     }
 
     /// What a run has spent beyond what one may, in words.

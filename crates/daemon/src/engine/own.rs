@@ -1,13 +1,14 @@
 //! What a run may do for itself: beat, say that it is ready, say what it does, ask to end.
 
-use defib_config::config::ReadyBy;
+use defib_config::config::{ReadyBy, Views};
 use defib_core::{AgentId, Input, Name, RunId};
 use defib_history::Intent;
 use defib_host::protocol::{Request, RunKey};
 
 use super::Engine;
 use super::ask::{Answer, Failed};
-use crate::liveness::{Own, OwnWord, mint, one_line};
+use crate::doors::Onlooker;
+use crate::liveness::{Own, OwnWord, TokenHash, mint, one_line};
 use crate::wire::{ErrorCode, ErrorDetail};
 
 impl Engine {
@@ -44,6 +45,22 @@ impl Engine {
             code: ErrorCode::Unauthorized,
             message: "this token is no living run's".to_owned(),
             hint: Some("a run's DEFIB_TOKEN is good until that run ends".to_owned()),
+        })
+    }
+
+    /// The agent in whose tree somebody lives, by the run's first process or by its cgroup.
+    pub(super) fn onlooker(&self, line: &[u32], agent: Option<Name>) -> Result<Onlooker, Failed> {
+        let by_line = self.pids.iter().find(|(_, pid)| line.contains(pid));
+        let found = by_line.map(|(name, _)| name.clone()).or(agent);
+        let found = found.and_then(|name| {
+            let (project, agent) = self.recipe(&name)?;
+            let sees = agent.views == Views::Project;
+            Some(Onlooker { agent: name, project: sees.then(|| project.config.project.clone()) })
+        });
+        found.ok_or_else(|| ErrorDetail {
+            code: ErrorCode::Forbidden,
+            message: "this comes from inside of an agent that is not known".to_owned(),
+            hint: None,
         })
     }
 

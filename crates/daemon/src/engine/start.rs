@@ -25,6 +25,7 @@ use serde_json::Value;
 use tokio::sync::{broadcast, watch};
 
 use super::ask::Ask;
+use super::capabilities::Capabilities;
 use super::money::Money;
 use super::session::Sessions;
 use super::timetable::Timetable;
@@ -256,6 +257,7 @@ impl Engine {
             pids: BTreeMap::new(),
             traces: BTreeMap::new(),
             own: owns(&heard),
+            capabilities: Capabilities::stored(&intents, heard.under("capabilities/")),
             liveness: Liveness::begin(&home, &handle, runtime, heard.keeper_version)?,
             seq,
             unpublished: Vec::new(),

@@ -50,6 +50,7 @@ impl Engine {
             evidence: death.evidence.as_deref().map(str::to_owned),
             trace: self.trace_of(name, death.run),
         });
+        let (capabilities, capabilities_pending) = self.capabilities_shown(name);
         AgentStatus {
             name: name.clone(),
             project: self.supervisor.project(id).clone(),
@@ -74,8 +75,8 @@ impl Engine {
             heartbeat_age_s: self.supervisor.beat_age(id, now.mono).map(whole).map(Seconds),
             balance: self.balances_of(name),
             spent: self.spent_of(name),
-            capabilities: config.and_then(|config| config.capabilities.clone()),
-            capabilities_pending: None,
+            capabilities,
+            capabilities_pending,
             kind: config.map_or("generic", |config| config.kind.word()).to_owned(),
             command: config.map(|config| argv(&config.command)).unwrap_or_default(),
             pty: config.is_some_and(|config| config.pty),

@@ -33,7 +33,7 @@ pub(super) struct Liveness {
     pub(super) sockets: Sockets,
     /// Whether it has been said that some agents go without.
     said_scarce: bool,
-    keeper_version: u32,
+    pub(super) keeper_version: u32,
 }
 
 impl Liveness {
@@ -142,6 +142,10 @@ impl Engine {
         if let Some(folder) = file.parent().filter(|_| agent.heartbeat_file.is_some()) {
             // Where it cannot be made, the agent's own attempt will say why.
             let _ = std::fs::create_dir_all(folder);
+            if agent.capabilities.is_some() {
+                // Only what is there can be granted.
+                let _ = std::fs::OpenOptions::new().create(true).append(true).open(&file);
+            }
         }
     }
 

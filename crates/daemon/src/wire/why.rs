@@ -6,8 +6,8 @@ use defib_history::{Event, Run};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::AgentStatus;
 use super::words::{EventWord, MomentWord, RunWord};
+use super::{AgentStatus, Refused};
 
 /// Why an agent is as it is.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -24,6 +24,8 @@ pub struct Why {
     pub decided: Vec<Decision>,
     /// The last lines that it wrote, without colours; the end of what is kept with its death.
     pub last_words: Vec<String>,
+    /// What its sandbox seems to have refused it near its end, where it has one.
+    pub denied: Option<Refused>,
     /// What it has and what it spent, where it has or spent anything.
     pub money: Option<Money>,
     /// What happens next, and what a person can do.

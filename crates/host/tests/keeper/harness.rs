@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use defib_core::{Name, RunId};
 use defib_host::output::{Moved, read_some};
-use defib_host::protocol::{Leftovers, News, Request, RunEnd, RunKey, SpawnOrder};
+use defib_host::protocol::{Access, Leftovers, News, Profile, Request, RunEnd, RunKey, SpawnOrder};
 use defib_host::{Channel, ChannelError, Flushed};
 use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Pid, Signal};
@@ -171,13 +171,24 @@ impl Daemon {
     pub(crate) fn spawn(&mut self, order: SpawnOrder) -> (u32, OwnedFd) {
         let key = order.key.clone();
         self.ask(Request::Spawn(Box::new(order)));
+        self.spawned(&key)
+    }
+
+    fn spawned(&mut self, key: &RunKey) -> (u32, OwnedFd) {
         self.find(|news, fd| match news {
-            News::Spawned { key: of, pid, .. } if *of == key => Some((*pid, fd.take().unwrap())),
-            News::NotSpawned { key: of, errno, stage } if *of == key => {
+            News::Spawned { key: of, pid, .. } if of == key => Some((*pid, fd.take().unwrap())),
+            News::NotSpawned { key: of, errno, stage } if of == key => {
                 panic!("not spawned: {errno} {stage:?}")
             }
             _ => None,
         })
+    }
+
+    /// Spawns in a sandbox.
+    pub(crate) fn spawn_confined(&mut self, order: SpawnOrder, profile: Profile) -> (u32, OwnedFd) {
+        let key = order.key.clone();
+        self.ask(Request::SpawnConfined(Box::new(order), Box::new(profile)));
+        self.spawned(&key)
     }
 
     pub(crate) fn exit_of(&mut self, key: &RunKey) -> RunEnd {
@@ -231,6 +242,20 @@ pub(crate) fn order(agent: &str, run: u64, arguments: &[&str]) -> SpawnOrder {
         rlimits: Vec::new(),
         memory: None,
     }
+}
+
+/// A profile like that of an agent with a few tokens.
+pub(crate) fn profile() -> Profile {
+    let read = Access { read: true, ..Access::default() };
+    let exec = Access { exec: true, ..Access::default() };
+    let program = std::path::Path::new(FIXTURE).parent().unwrap().display().to_string();
+    let reads = ["/lib", "/lib64", "/usr/lib", "/usr/local/lib", "/etc/ld.so.cache", "/proc"];
+    let mut paths: Vec<(String, Access)> =
+        reads.iter().map(|path| ((*path).to_owned(), read)).collect();
+    let runs = ["/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1", "/usr/bin", &program];
+    paths.extend(runs.map(|path| (path.to_owned(), exec)));
+    paths.push(("/dev/null".to_owned(), Access { read: true, write: true, exec: false }));
+    Profile { paths, ..Profile::default() }
 }
 
 pub(crate) fn seconds(count: i64) -> Timespec {

@@ -1,0 +1,105 @@
+//! Whoever comes by the daemon's own socket from inside of an agent's tree.
+//!
+//! It gets that agent's rights alone, whatever it shows: what a run may do for itself by its token, and
+//! read-only views of its project where its file says so. Without this, an agent that can reach the
+//! socket could grant itself anything. A peer that has gone before it could be looked at may have been
+//! an agent's, and is refused.
+
+use axum::extract::{FromRequestParts, Request};
+use axum::http::Method;
+use defib_core::Name;
+use defib_host::{Kinship, kinship};
+use tokio::net::UnixStream;
+
+use crate::api::{Desk, Token, Trouble};
+use crate::engine::Ask;
+use crate::wire::ErrorCode;
+
+/// In whose tree a client lives, of all agents of this daemon.
+pub(super) fn kin_of(stream: &UnixStream) -> Kinship {
+    let credentials = stream.peer_cred().ok();
+    let pid = credentials.and_then(|peer| peer.pid()).and_then(|pid| u32::try_from(pid).ok());
+    match pid {
+        // A process that our namespace has no number for is none of those that we started.
+        None | Some(0) => Kinship::Stranger,
+        Some(pid) => agent_of_peer(pid),
+    }
+}
+
+/// In whose tree a process lives, of all agents of this daemon. The daemon's parent is its keeper.
+fn agent_of_peer(pid: u32) -> Kinship {
+    kinship(pid, std::os::unix::process::parent_id(), std::process::id())
+}
+
+/// Who looks, and what it may look at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Onlooker {
+    /// The agent in whose tree it lives.
+    pub(crate) agent: Name,
+    /// The project that it may look at.
+    pub(crate) project: Option<Name>,
+}
+
+/// The project that a request may look at, and no other. Without one it may look at all.
+#[derive(Debug, Clone)]
+pub(crate) struct Sees(pub(crate) Name);
+
+/// Lets a request pass that may come from where it does, and says what it may see.
+pub(super) async fn confine(
+    desk: &Desk,
+    kin: &Kinship,
+    request: Request,
+) -> Result<Request, Trouble> {
+    let (line, agent) = match kin {
+        Kinship::Stranger => return Ok(request),
+        Kinship::Gone => {
+            let trouble = Trouble::new(ErrorCode::Forbidden, "whoever asked has gone");
+            return Err(trouble.hint("ask from a process that waits for the answer"));
+        }
+        Kinship::Kin { line, agent } => (line.clone(), agent.clone()),
+    };
+    let onlooker = desk.ask(|answer| Ask::Onlooker { line, agent, answer }).await.ok();
+    let (mut parts, body) = request.into_parts();
+    let path = parts.uri.path().to_owned();
+    if path == "/healthz" {
+        return Ok(Request::from_parts(parts, body));
+    }
+    if path.starts_with("/api/v1/self/") {
+        let token = Token::from_request_parts(&mut parts, &()).await?;
+        let bearer = desk.ask(|answer| Ask::Bearer(token.0, answer)).await?;
+        return match onlooker {
+            Some(onlooker) if onlooker.agent != bearer.agent => Err(refused()),
+            Some(_) | None => Ok(Request::from_parts(parts, body)),
+        };
+    }
+    let Some(project) = onlooker.and_then(|onlooker| onlooker.project) else {
+        return Err(refused());
+    };
+    if parts.method != Method::GET || !may_see(desk, &path, &project).await {
+        return Err(refused());
+    }
+    parts.extensions.insert(Sees(project));
+    Ok(Request::from_parts(parts, body))
+}
+
+/// Whether an address shows nothing but what belongs to a project.
+async fn may_see(desk: &Desk, path: &str, project: &Name) -> bool {
+    let Some(rest) = path.strip_prefix("/api/v1/agents") else { return false };
+    let mut parts = rest.split('/').skip(1);
+    let Some(name) = parts.next() else { return rest.is_empty() };
+    // A terminal is no view: what is typed there is done.
+    if !matches!(parts.next(), None | Some("logs" | "caps" | "ledger" | "runs" | "why")) {
+        return false;
+    }
+    let name = name.to_owned();
+    let found = desk.ask(|answer| Ask::Status(vec![name], answer)).await;
+    found.is_ok_and(|found| found.iter().all(|status| status.project == *project))
+}
+
+fn refused() -> Trouble {
+    let message = "this comes from inside of an agent, which may speak for itself alone";
+    Trouble::new(ErrorCode::Forbidden, message).hint(
+        "`defib self` is for agents; `views = \"project\"` in an agent's file lets it look at its \
+         project",
+    )
+}
