@@ -16,6 +16,7 @@ mod look;
 mod metrics;
 mod money;
 mod own;
+mod page;
 mod runs;
 mod spec;
 mod terminal;
@@ -86,7 +87,7 @@ pub(crate) fn routes(desk: Desk) -> Router {
     let (router, _) = described().split_for_parts();
     router
         .merge(access::routes())
-        .fallback(async || Trouble::new(ErrorCode::NotFound, "there is nothing at this address"))
+        .fallback(page::page)
         .method_not_allowed_fallback(async || {
             Trouble::new(ErrorCode::NotAllowed, "nothing like that can be done at this address")
         })
