@@ -3,9 +3,13 @@
 import { render } from "preact";
 import { Announcer } from "./announce.tsx";
 import { startClock } from "./clock.ts";
+import { startGroups } from "./groups.ts";
 import { Help, startKeys } from "./keys.tsx";
 import { agentList, connection, startLive } from "./live.ts";
 import { needsPerson } from "./model.ts";
+import { AgentPage } from "./pages/agent.tsx";
+import { LabPage } from "./pages/lab.tsx";
+import { LifelinesPage } from "./pages/lifelines.tsx";
 import { Overview } from "./pages/overview.tsx";
 import { Header, LoggedOut, Notices, Question, StaleBanner } from "./parts/header.tsx";
 import { route, startRouter } from "./router.ts";
@@ -13,16 +17,22 @@ import { startTheme } from "./theme.ts";
 import "./styles/base.css";
 import "./styles/parts.css";
 import "./styles/overview.css";
+import "./styles/agent.css";
+import "./styles/lifelines.css";
+import "./styles/lab.css";
 
 function Page() {
   const here = route.value;
   if (connection.value.word === "logged-out") return <LoggedOut />;
   switch (here.page) {
     case "overview":
-    case "lifelines":
-    case "lab":
-    case "agent":
       return <Overview />;
+    case "lifelines":
+      return <LifelinesPage />;
+    case "lab":
+      return <LabPage agent={here.agent} />;
+    case "agent":
+      return <AgentPage key={here.name} here={here} />;
   }
 }
 
@@ -50,4 +60,5 @@ startClock();
 startRouter();
 startKeys();
 startLive();
+startGroups();
 render(<App />, document.getElementById("app")!);

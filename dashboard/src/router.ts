@@ -6,7 +6,7 @@ export type Route =
   | { page: "overview" }
   | { page: "lifelines" }
   | { page: "lab"; agent: string | null }
-  | { page: "agent"; name: string; tab: string };
+  | { page: "agent"; name: string; tab: string; run: number | null };
 
 const address = signal(location.pathname + location.search);
 
@@ -15,7 +15,10 @@ export const route = computed<Route>(() => parse(address.value));
 export function parse(text: string): Route {
   const url = new URL(text, "http://page");
   const [first, second, third] = url.pathname.split("/").slice(1).map(decode);
-  if (first === "agents" && second) return { page: "agent", name: second, tab: third || "why" };
+  if (first === "agents" && second) {
+    const run = Number(url.searchParams.get("run") ?? NaN);
+    return { page: "agent", name: second, tab: third || "why", run: Number.isInteger(run) ? run : null };
+  }
   if (first === "lifelines") return { page: "lifelines" };
   if (first === "lab") return { page: "lab", agent: url.searchParams.get("agent") };
   return { page: "overview" };

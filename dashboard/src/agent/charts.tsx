@@ -1,0 +1,113 @@
+// Charts: restarts, memory, CPU, and what was spent. The library is loaded when they are looked at.
+
+import { useEffect, useRef, useState } from "preact/hooks";
+import { agentPath, get } from "../api.ts";
+import { now } from "../clock.ts";
+import { amount, bytes, millis } from "../format.ts";
+import type { Agent, LedgerLine, Run } from "../model.ts";
+import { theme } from "../theme.ts";
+import { samples } from "./usage.ts";
+
+export interface Series {
+  /** Seconds since the epoch. */
+  at: number[];
+  values: (number | null)[];
+}
+
+/** Deaths that led to a restart, by stretch of time: as many stretches as fit the runs that are known. */
+export function restartsOver(runs: readonly Run[], until: number): Series {
+  const first = runs.at(-1);
+  if (!first) return { at: [], values: [] };
+  const from = millis(first.started_at);
+  const step = [60, 300, 900, 3600, 6 * 3600, 86_400].find((step) => (until - from) / 1000 / step <= 60) ?? 7 * 86_400;
+  const begin = Math.floor(from / 1000 / step) * step;
+  const count = Math.floor(until / 1000 / step) - begin / step + 1;
+  const values = new Array<number>(count).fill(0);
+  for (const run of runs) {
+    if (!run.death || run.verdict !== "restart") continue;
+    const at = Math.floor(millis(run.death.at) / 1000 / step) - begin / step;
+    if (at >= 0 && at < count) values[at]! += 1;
+  }
+  return { at: values.map((_, i) => begin + i * step), values };
+}
+
+/** What was spent of a unit, added up. */
+export function spentOver(lines: readonly LedgerLine[], unit: string): Series {
+  const own = lines.filter((line) => line.unit === unit && line.what === "spent").sort((a, b) => millis(a.at) - millis(b.at));
+  let sum = 0;
+  return { at: own.map((line) => millis(line.at) / 1000), values: own.map((line) => (sum += Math.abs(line.amount))) };
+}
+
+export function Charts({ agent, runs }: { agent: Agent; runs: Run[] }) {
+  const [lines, setLines] = useState<LedgerLine[]>([]);
+  const spent = JSON.stringify(agent.spent);
+  useEffect(() => {
+    const abort = new AbortController();
+    get<LedgerLine[]>(agentPath(agent.name, "/ledger"), abort.signal)
+      .then(setLines)
+      .catch(() => {});
+    return () => abort.abort();
+  }, [agent.name, spent]);
+  const seen = samples.value.get(agent.name) ?? [];
+  const at = seen.map((sample) => sample.at / 1000);
+  const units = [...new Set(lines.filter((line) => line.what === "spent").map((line) => line.unit))];
+  const minute = Math.floor(now.value / 60_000);
+  return (
+    <div class="charts">
+      <Chart title="Restarts" headline={String(runs.filter((run) => run.verdict === "restart").length)} series={restartsOver(runs, minute * 60_000)} kind="bars" colour="bar-dumb" show={(value) => amount(value)} />
+      <Chart title="Memory" note="while this page is open" series={{ at, values: seen.map((sample) => sample.memory) }} kind="line" colour="wait" show={bytes} />
+      <Chart
+        title="CPU"
+        note="of one processor, while this page is open"
+        series={{ at, values: seen.map((sample) => sample.cpu) }}
+        kind="line"
+        colour="bar-alive"
+        show={(value) => `${amount(Number(value.toFixed(1)))} %`}
+      />
+      {units.map((unit) => (
+        <Chart key={unit} title={unit === "usd" ? "Cost, usd" : `Spent, ${unit}`} series={spentOver(lines, unit)} kind="line" colour="bar-smart" show={amount} />
+      ))}
+      {units.length === 0 ? <Chart title="Tokens and cost" series={{ at: [], values: [] }} kind="line" colour="bar-smart" show={amount} /> : null}
+    </div>
+  );
+}
+
+export interface ChartLook {
+  kind: "line" | "bars";
+  colour: string;
+  show: (value: number) => string;
+}
+
+function Chart({ title, note, headline, series, ...look }: { title: string; note?: string; headline?: string; series: Series } & ChartLook) {
+  const place = useRef<HTMLDivElement>(null);
+  const chart = useRef<{ update: (series: Series) => void; end: () => void } | null>(null);
+  const latest = useRef(series);
+  latest.current = series;
+  const dark = theme.value;
+  const isEmpty = series.at.length < (look.kind === "bars" ? 1 : 2);
+  useEffect(() => {
+    if (isEmpty) return;
+    let gone = false;
+    void import("./plot.ts").then(({ plot }) => {
+      if (!gone && place.current) chart.current = plot(place.current, latest.current, look);
+    });
+    return () => {
+      gone = true;
+      chart.current?.end();
+      chart.current = null;
+    };
+  }, [dark, isEmpty]);
+  useEffect(() => chart.current?.update(series));
+  const last = series.values.findLast((value) => value !== null);
+  const highest = Math.max(0, ...series.values.map((value) => value ?? 0));
+  const described = last == null ? `${title}: nothing yet` : `${title}: ${look.show(last)} now, ${look.show(highest)} at the most`;
+  return (
+    <figure class="card chart">
+      <figcaption>
+        <b>{title}</b> {last != null ? <span>{headline ?? look.show(last)}</span> : null} {note ? <small>{note}</small> : null}
+      </figcaption>
+      <div ref={place} class="chart-place" role="img" aria-label={described} />
+      {isEmpty ? <p class="faint nothing">Nothing yet.</p> : null}
+    </figure>
+  );
+}
