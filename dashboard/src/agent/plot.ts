@@ -3,7 +3,8 @@
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { colour } from "../theme.ts";
-import type { ChartLook, Series } from "./charts.tsx";
+import type { ChartLook } from "./charts.tsx";
+import type { Series } from "./series.ts";
 
 const HIGH = 150;
 const DAY_S = 86_400;

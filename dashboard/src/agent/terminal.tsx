@@ -29,7 +29,7 @@ export function TerminalView({ name }: { name: string }) {
     };
   }, [name]);
   return (
-    <section class="card terminal" aria-label={`Terminal of ${name}`}>
+    <section class="card terminal-card" aria-label={`Terminal of ${name}`}>
       <div class="tools">
         <span class="faint" role="status" data-testid="terminal-said">
           {said}

@@ -4,7 +4,7 @@ import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { agentPath, get } from "../api.ts";
 import { millis } from "../format.ts";
-import { connection } from "../live.ts";
+import { connection, refetch } from "../live.ts";
 import type { Agent } from "../model.ts";
 
 interface Usage {
@@ -48,6 +48,8 @@ export function useUsage(agent: Agent): Sample | null {
     const abort = new AbortController();
     const look = async () => {
       if (document.hidden || connection.value.word !== "live") return;
+      // What it last wrote and when it last beat changes without an event as well.
+      refetch(name);
       try {
         const usage = await get<Usage>(agentPath(name, "/usage"), abort.signal);
         const next = sampled(samples.value.get(name) ?? [], usage);

@@ -98,6 +98,9 @@ function Words({ title, text }: { title: string; text: string }) {
   );
 }
 
+/** A gauge that has more is drawn in proportion. */
+const MOST_CELLS = 10;
+
 interface GaugeOf {
   count: number;
   max: number;
@@ -115,12 +118,13 @@ function gaugeOf(event: DaemonEvent): GaugeOf | null {
 
 /** Where the limit that is nearest to tripping stands. */
 function Gauge({ count, max, what, within }: GaugeOf) {
+  const cells = Math.min(max, MOST_CELLS);
   const text = `${count} of ${max} ${what}${within === null ? "" : ` within ${span(within)}`}`;
   return (
     <div class={`gauge ${count >= max ? "full" : ""}`} role="img" aria-label={text}>
       <div class="gauge-cells" aria-hidden="true">
-        {Array.from({ length: Math.min(max, 20) }, (_, at) => (
-          <i key={at} class={at < (count / max) * Math.min(max, 20) ? "on" : ""} />
+        {Array.from({ length: cells }, (_, at) => (
+          <i key={at} class={at < (count / max) * cells ? "on" : ""} />
         ))}
       </div>
       <small aria-hidden="true">{text}</small>

@@ -45,15 +45,16 @@ export function openTerminal(place: HTMLElement, name: string, say: (text: strin
 /**
  * Lets xterm style itself although the page's policy forbids styles that stand in the page.
  *
- * xterm makes `<style>` elements and sets their text. While it opens, such elements are made so that
- * their text goes into a constructed sheet instead, which the policy has nothing against: it is made
- * by a script that was let in.
+ * xterm makes `<style>` elements and sets their text. While it opens, it is given hidden elements of
+ * no meaning instead, whose text goes into a constructed sheet. The policy has nothing against those:
+ * they are made by a script that was let in.
  */
 function withAdoptedStyles(open: () => void): void {
   const create = document.createElement;
   document.createElement = function (this: Document, tag: string, options?: ElementCreationOptions) {
-    const element = create.call(this, tag, options);
-    if (tag.toLowerCase() !== "style") return element;
+    if (tag.toLowerCase() !== "style") return create.call(this, tag, options);
+    const element = create.call(this, "i");
+    element.hidden = true;
     const sheet = new CSSStyleSheet();
     document.adoptedStyleSheets = [...document.adoptedStyleSheets, sheet];
     Object.defineProperty(element, "textContent", { set: (css: string) => sheet.replaceSync(css), get: () => "" });

@@ -1,7 +1,10 @@
 // Everything in one row of numbers.
 
-import { computed } from "@preact/signals";
-import { agentList } from "../live.ts";
+import { computed, signal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import { get } from "../api.ts";
+import { span } from "../format.ts";
+import { agentList, connection, onEvent } from "../live.ts";
 import { needsAttention, type State } from "../model.ts";
 import { filterBy, wanted } from "../wanted.ts";
 import { STATE_WORDS } from "../words.ts";
@@ -23,8 +26,49 @@ const counts = computed(() => {
   return { count, restarts, attention, permanent };
 });
 
+/** What the history adds up to. */
+interface Sums {
+  restarts: number;
+  permanent_deaths: number;
+  mean_recovery_s: number | null;
+  median_recovery_s: number | null;
+}
+
+const sums = signal<Sums | null>(null);
+const EVERY_MS = 2_000;
+
+/** Looks again when something has happened, but not at each thing. */
+function useSums(): void {
+  useEffect(() => {
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const look = async () => {
+      timer = undefined;
+      try {
+        sums.value = await get<Sums>("/api/v1/totals?since=24h");
+      } catch {
+        // The agents' own figures are shown meanwhile.
+      }
+    };
+    const soon = () => {
+      timer ??= setTimeout(() => void look(), EVERY_MS);
+    };
+    void look();
+    const stopEvents = onEvent(soon);
+    const stopConnection = connection.subscribe((how) => {
+      if (how.word === "live") soon();
+    });
+    return () => {
+      stopEvents();
+      stopConnection();
+      clearTimeout(timer);
+    };
+  }, []);
+}
+
 export function Totals() {
+  useSums();
   const { count, restarts, permanent } = counts.value;
+  const known = sums.value;
   return (
     <section class="totals" aria-label="Totals">
       <div class="states">
@@ -34,22 +78,25 @@ export function Totals() {
             key={state}
             class="state-count"
             aria-pressed={wanted.value.state === state}
-            aria-label={`${count.get(state)} ${STATE_WORDS[state]}: show only these`}
+            title={`Show only what is ${STATE_WORDS[state]}`}
             onClick={() => filterBy(state)}
           >
-            <b>{count.get(state)}</b>
-            <Badge state={state} />
+            <b>{count.get(state)}</b> <Badge state={state} />
           </button>
         ))}
       </div>
       <dl>
-        <div>
-          <dt>restarts</dt>
-          <dd data-testid="total-restarts">{restarts}</dd>
+        <div title="automatic restarts in the last 24 hours">
+          <dt>restarts today</dt>
+          <dd data-testid="total-restarts">{known?.restarts ?? restarts}</dd>
         </div>
-        <div class={permanent > 0 ? "bad" : ""}>
+        <div class={permanent > 0 ? "bad" : ""} title="deaths in the last 24 hours that needed a person">
           <dt>permanent deaths</dt>
-          <dd data-testid="total-permanent">{permanent}</dd>
+          <dd data-testid="total-permanent">{known?.permanent_deaths ?? permanent}</dd>
+        </div>
+        <div title="from a death to the next run that is ready; half took longer">
+          <dt>to recover</dt>
+          <dd data-testid="total-recovery">{known?.median_recovery_s == null ? "–" : span(known.median_recovery_s)}</dd>
         </div>
       </dl>
     </section>
