@@ -21,8 +21,8 @@ mod lines;
 pub mod proc;
 mod ran;
 mod sitting;
-mod web;
 mod viewer;
+mod web;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

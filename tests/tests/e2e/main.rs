@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
-mod audit;
 mod api;
+mod audit;
 mod bad_input;
 mod budget;
 mod causes;

@@ -17,6 +17,7 @@ mod look;
 mod metrics;
 mod money;
 mod own;
+mod page;
 mod runs;
 mod spec;
 mod supervisor;
@@ -94,7 +95,7 @@ pub(crate) fn description() -> spec::Text {
 pub(crate) fn routes(desk: Desk) -> Router {
     let (router, _) = described().split_for_parts();
     router
-        .fallback(async || Trouble::new(ErrorCode::NotFound, "there is nothing at this address"))
+        .fallback(page::page)
         .method_not_allowed_fallback(async || {
             Trouble::new(ErrorCode::NotAllowed, "nothing like that can be done at this address")
         })

@@ -23,8 +23,8 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 
 use super::address::Open;
 use super::caller::{Caller, Need, need};
-use super::record::{UnderWay, ends_the_daemon};
 use super::kin::confine;
+use super::record::{UnderWay, ends_the_daemon};
 use super::serve::{Connection, Peer};
 use crate::api::{Desk, Trouble};
 use crate::engine::Ask;

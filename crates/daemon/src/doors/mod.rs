@@ -7,8 +7,8 @@
 mod address;
 mod caller;
 mod guard;
-mod record;
 mod kin;
+mod record;
 mod roster;
 mod serve;
 mod tls;
@@ -25,8 +25,8 @@ pub(crate) use address::{Listening, Open, Site};
 pub(crate) use caller::Caller;
 pub use caller::Role;
 pub(crate) use guard::{cookie, guard};
-pub(crate) use record::Recorder;
 pub(crate) use kin::{Onlooker, Sees};
+pub(crate) use record::Recorder;
 pub(crate) use roster::{NotMade, Roster, SESSION};
 pub(crate) use serve::{serve, serve_bounded};
 

@@ -25,8 +25,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tower::ServiceExt;
 
 use super::address::{self, Listening, Open, Site};
-use super::tls::Certificate;
 use super::kin::kin_of;
+use super::tls::Certificate;
 use crate::api::{self, Desk};
 
 /// How many may be connected by TCP.

@@ -1,0 +1,156 @@
+// One agent's page: why, logs, terminal, lifeline, charts, money.
+
+import { appendFileSync, writeFileSync } from "node:fs";
+import { AGENT, complaints, Daemon, expect, logIn, test } from "./daemon.ts";
+
+let daemon: Daemon;
+
+test.beforeAll(() => {
+  daemon = new Daemon(
+    (project) => `
+[project]
+name = "night"
+
+[agent.talker]
+command = ["/bin/sh", "-c", "printf '\\\\033[31mred words\\\\033[0m\\\\n'; exec tail -n +1 -F ${project}/said"]
+stop_timeout = "1s"
+
+[agent.echo]
+command = ["/bin/cat"]
+pty = true
+
+[agent.tracer]
+command = ["/bin/sh", "-c", "printf 'Traceback (most recent call last):\\\\n  File \\"a.py\\", line 1, in <module>\\\\nValueError: no such thing\\\\n'; exit 1"]
+kind = "python"
+backoff = { kind = "fixed", base = "1s" }
+limits = [{ deaths = 3, within = "600s" }]
+
+[agent.spender]
+command = ["${AGENT}", "forever"]
+budget = { balance = { scrip = 100 } }
+`,
+  );
+  writeFileSync(daemon.file("said"), "");
+});
+test.afterAll(() => daemon?.end());
+
+test("the log is live, searched, and in its colours", async ({ page }) => {
+  const said = complaints(page);
+  await logIn(page, daemon);
+  await page.goto(new URL("/agents/talker/logs", page.url()).href);
+  const lines = page.locator(".lines .line");
+  await expect(lines.filter({ hasText: "red words" })).toBeVisible();
+  await expect(page.locator(".fg-ansi-1", { hasText: "red words" })).toBeVisible();
+  appendFileSync(daemon.file("said"), "a word while you watch\nanother <b>line</b>\n");
+  await expect(lines.filter({ hasText: "a word while you watch" })).toBeVisible();
+  await expect(lines.filter({ hasText: "another <b>line</b>" })).toBeVisible();
+  await page.getByLabel("Search the log").fill("watch");
+  await expect(page.locator("mark")).toHaveText("watch");
+  await page.getByLabel("only these").check();
+  await expect(lines).toHaveCount(1);
+  expect(said).toEqual([]);
+});
+
+test("the terminal shows and takes what is typed", async ({ page }) => {
+  const said = complaints(page);
+  await logIn(page, daemon);
+  await page.goto(new URL("/agents/echo/terminal", page.url()).href);
+  await expect(page.getByTestId("terminal-said")).toContainText("run ");
+  await page.locator(".xterm").click();
+  await page.keyboard.type("hello there");
+  await page.keyboard.press("Enter");
+  // Once as it is typed, once as cat says it.
+  const rows = page.locator(".xterm-rows");
+  await expect(rows).toContainText("hello there");
+  await expect.poll(async () => ((await rows.innerText()).match(/hello there/g) ?? []).length).toBe(2);
+  // The page's policy lets no style in that stands in the page; the terminal is styled all the same.
+  const font = await rows.evaluate((element) => getComputedStyle(element).fontFamily);
+  expect(font).toContain("mono");
+  expect(said).toEqual([]);
+});
+
+test("why says what happened, by which numbers, and what to do", async ({ page }) => {
+  const said = complaints(page);
+  await logIn(page, daemon);
+  await page.goto(new URL("/agents/tracer", page.url()).href);
+  const why = page.getByTestId("why");
+  await expect(why).toContainText("tracer is crashed out");
+  await expect(why).toContainText("exited with code 1");
+  await expect(why).toContainText("3 of 3 deaths within 10 min");
+  await expect(why).toContainText("ValueError: no such thing");
+  await expect(why.getByRole("button", { name: "Revive tracer" })).toBeVisible();
+  await expect(page.locator(".deaths tbody tr")).toHaveCount(3);
+  await page.locator(".deaths button", { hasText: "stack trace" }).first().click();
+  await expect(page.locator(".trace")).toContainText("ValueError");
+  expect(said).toEqual([]);
+});
+
+test("the lifeline is drawn, zoomed and told", async ({ page }) => {
+  await logIn(page, daemon);
+  await page.goto(new URL("/lifelines", page.url()).href);
+  const picture = page.getByTestId("lifeline");
+  await expect.poll(async () => Number(await picture.getAttribute("data-marks"))).toBeGreaterThanOrEqual(6);
+  const colours = () =>
+    picture.evaluate((canvas: HTMLCanvasElement) => {
+      const { data } = canvas.getContext("2d")!.getImageData(0, 0, canvas.width, canvas.height);
+      const seen = new Map<string, number>();
+      for (let at = 0; at < data.length; at += 4) {
+        if (data[at + 3]! < 250) continue;
+        const key = `${data[at]},${data[at + 1]},${data[at + 2]}`;
+        seen.set(key, (seen.get(key) ?? 0) + 1);
+      }
+      return Object.fromEntries(seen);
+    });
+  const rgb = (name: string) =>
+    page.evaluate((name) => {
+      const probe = document.createElement("i");
+      probe.style.color = `var(--${name})`;
+      document.body.append(probe);
+      const found = getComputedStyle(probe).color.match(/\d+/g)!.slice(0, 3).join(",");
+      probe.remove();
+      return found;
+    }, name);
+  const [alive, dead] = [await rgb("bar-alive"), await rgb("bar-dumb")];
+  await page.getByRole("button", { name: "10 min" }).click();
+  await expect.poll(async () => (await colours())[alive] ?? 0).toBeGreaterThan(50);
+  await expect.poll(async () => (await colours())[dead] ?? 0).toBeGreaterThan(10);
+  await page.getByRole("link", { name: "tracer" }).focus();
+  await page.keyboard.press("ArrowLeft");
+  await expect(page.locator(".lifelines .count")).toContainText("tracer");
+});
+
+test("money is topped up, charts are drawn, killing asks", async ({ page }) => {
+  const said = complaints(page);
+  await logIn(page, daemon);
+  await page.goto(new URL("/agents/spender/rights", page.url()).href);
+  await expect(page.getByLabel("Budget")).toContainText("100 left");
+  await page.getByRole("button", { name: "Top up" }).click();
+  await expect(page.getByLabel("Budget")).toContainText("110 left");
+  await page.getByRole("tab", { name: "Charts" }).click();
+  await expect(page.locator(".chart canvas").first()).toBeVisible();
+  const before = await daemon.agent("spender");
+  await page.getByRole("button", { name: "Kill spender" }).click();
+  await page.getByRole("button", { name: "Leave it" }).click();
+  expect((await daemon.agent("spender")).run).toBe(before.run);
+  await page.getByRole("button", { name: "Kill spender" }).click();
+  await page.getByRole("button", { name: "Kill it" }).click();
+  await expect(page.locator(".title .badge")).toHaveText("stopped");
+  expect(said).toEqual([]);
+});
+
+test("the policy lab plays real deaths again under another policy", async ({ page }) => {
+  // A policy that makes no sense is answered with 422, which browsers note in the console.
+  const said = complaints(page, [/422/]);
+  await logIn(page, daemon);
+  await page.goto(new URL("/lab?agent=tracer", page.url()).href);
+  const outcome = page.getByTestId("lab-outcome");
+  await expect(outcome).toContainText("crash-out");
+  await page.getByLabel(/^Policy/).fill('restart = "never"\n');
+  await page.getByRole("button", { name: "Try it" }).click();
+  await expect(outcome).toContainText("not reached");
+  await expect(outcome).toContainText("It would end stopped");
+  await page.getByLabel(/^Policy/).fill('restart = "sometimes"\n');
+  await page.getByRole("button", { name: "Try it" }).click();
+  await expect(page.getByRole("alert")).toContainText("sometimes");
+  expect(said).toEqual([]);
+});

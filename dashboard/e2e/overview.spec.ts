@@ -1,0 +1,141 @@
+// The overview: who lives and who does not, as it happens, and the button that puts it right.
+
+import { readFileSync, rmSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { AGENT, complaints, Daemon, expect, logIn, row, test } from "./daemon.ts";
+
+let daemon: Daemon;
+
+test.beforeAll(() => {
+  daemon = new Daemon((project) => {
+    writeFileSync(`${project}/well`, "");
+    return `
+[project]
+name = "night"
+
+[agent.phoenix]
+command = ["${AGENT}", "rest-if", "${project}/well", "exit", "1"]
+preset = "celistra"
+
+[agent.calm]
+command = ["${AGENT}", "forever"]
+
+[agent.flappy]
+command = ["${AGENT}", "exit", "3"]
+backoff = { kind = "fixed", base = "2s" }
+limits = [{ deaths = 1000, within = "60s" }]
+
+[agent.locked]
+command = "echo 'Invalid API key · Please run /login'; exit 1"
+shell = true
+kind = "claude"
+
+[agent.first]
+command = ["${AGENT}", "forever"]
+
+[agent.second]
+command = ["${AGENT}", "forever"]
+
+[group.pipeline]
+strategy = "rest-for-one"
+members = ["first", "second"]
+`;
+  });
+});
+test.afterAll(() => daemon?.end());
+
+test("an agent that crashes turns, and the button revives it", async ({ page }) => {
+  const said = complaints(page);
+  await logIn(page, daemon);
+  await expect(row(page, "phoenix")).toHaveAttribute("data-state", "running");
+
+  rmSync(daemon.file("well"));
+  process.kill((await daemon.agent("phoenix")).pid!, "SIGKILL");
+  await expect(row(page, "phoenix")).toHaveAttribute("data-state", "crashed-out");
+  await expect(row(page, "phoenix")).toContainText("crashed out");
+  await expect(row(page, "phoenix").locator(".cell-why")).toContainText("Died too often");
+  await expect(page).toHaveTitle(/^\(\d+\) defib$/);
+
+  writeFileSync(daemon.file("well"), "");
+  await page.getByRole("button", { name: "Revive phoenix" }).click();
+  await expect(row(page, "phoenix")).toHaveAttribute("data-state", "running");
+  await expect(page.getByText("phoenix revived")).toBeVisible();
+  expect((await daemon.agent("phoenix")).state).toBe("running");
+  expect(said).toEqual([]);
+});
+
+test("those who need somebody come first, groups have their strategy", async ({ page }) => {
+  await logIn(page, daemon);
+  await expect(page.getByRole("grid").getByText("Needs attention")).toBeVisible();
+  await expect(page.locator(".tag", { hasText: "rest-for-one" })).toBeVisible();
+  await expect(row(page, "locked")).toHaveAttribute("data-state", "halted");
+  await expect(row(page, "locked").locator(".cell-why")).toContainText("Invalid API key");
+  await expect(row(page, "flappy").locator(".tag-flapping")).toBeVisible();
+  const top = async (name: string) => (await row(page, name).boundingBox())!.y;
+  expect(await top("locked")).toBeLessThan(await top("calm"));
+  expect(await top("flappy")).toBeLessThan(await top("calm"));
+});
+
+test("everything works from the keyboard", async ({ page }) => {
+  await logIn(page, daemon);
+  await page.keyboard.press("/");
+  await page.keyboard.type("calm");
+  await expect(page.locator(".row.agent")).toHaveCount(1);
+  await page.keyboard.press("Escape");
+  await page.keyboard.press("j");
+  await expect(row(page, "calm")).toBeFocused();
+  const before = (await daemon.agent("calm")).run;
+  await page.keyboard.press("r");
+  await expect.poll(async () => (await daemon.agent("calm")).run).toBeGreaterThan(before);
+  await page.keyboard.press("s");
+  await expect(row(page, "calm")).toHaveAttribute("data-state", "stopped");
+  await page.keyboard.press("s");
+  await expect(row(page, "calm")).toHaveAttribute("data-state", "running");
+  await page.keyboard.press("?");
+  await expect(page.getByRole("dialog")).toContainText("Keyboard");
+  await page.keyboard.press("Escape");
+  await page.keyboard.press("Enter");
+  await expect(page).toHaveURL(/\/agents\/calm$/);
+  await page.keyboard.press("Escape");
+  await expect(page).toHaveURL(/\/$/);
+});
+
+test("no page has a serious fault for those who do not see or point", async ({ page }) => {
+  await logIn(page, daemon);
+  const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+  const origin = new URL(page.url()).origin;
+  const pages = ["/", "/lifelines", "/lab?agent=flappy", "/agents/flappy", "/agents/calm/logs", "/agents/calm/charts", "/agents/calm/rights"];
+  for (const scheme of ["light", "dark"] as const) {
+    await page.emulateMedia({ colorScheme: scheme, reducedMotion: "reduce" });
+    for (const path of pages) {
+      await page.goto(origin + path);
+      await expect(page.getByTestId("connection")).toHaveText("live");
+      await expect(page.locator("main")).toBeVisible();
+      await page.evaluate(axe);
+      const faults = await page.evaluate(async () => {
+        const { axe } = window as unknown as { axe: { run: () => Promise<{ violations: Fault[] }> } };
+        interface Fault {
+          id: string;
+          impact: string;
+          nodes: { target: string[]; failureSummary: string }[];
+        }
+        return (await axe.run()).violations
+          .filter((fault) => fault.impact === "serious" || fault.impact === "critical")
+          .map((fault) => `${fault.id}: ${fault.nodes[0]?.target.join(" ")} ${fault.nodes[0]?.failureSummary}`);
+      });
+      expect(faults, `${scheme} ${path}`).toEqual([]);
+    }
+  }
+});
+
+test("on a phone's width nothing is cut off", async ({ page }) => {
+  await page.setViewportSize({ width: 390, height: 800 });
+  await logIn(page, daemon);
+  const origin = new URL(page.url()).origin;
+  for (const path of ["/", "/lifelines", "/lab?agent=flappy", "/agents/flappy"]) {
+    await page.goto(origin + path);
+    await expect(page.locator("main")).toBeVisible();
+    const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+    expect(wide, path).toBeLessThanOrEqual(390);
+  }
+});

@@ -1,0 +1,84 @@
+// Charts: restarts, memory, CPU, and what was spent. The library is loaded when they are looked at.
+
+import { useEffect, useRef, useState } from "preact/hooks";
+import { agentPath, get } from "../api.ts";
+import { now } from "../clock.ts";
+import { amount, bytes } from "../format.ts";
+import type { Agent, LedgerLine, Run } from "../model.ts";
+import { theme } from "../theme.ts";
+import { restartsOver, type Series, spentOver } from "./series.ts";
+import { samples } from "./usage.ts";
+
+export function Charts({ agent, runs }: { agent: Agent; runs: Run[] }) {
+  const [lines, setLines] = useState<LedgerLine[]>([]);
+  const spent = JSON.stringify(agent.spent);
+  useEffect(() => {
+    const abort = new AbortController();
+    get<LedgerLine[]>(agentPath(agent.name, "/ledger"), abort.signal)
+      .then(setLines)
+      .catch(() => {});
+    return () => abort.abort();
+  }, [agent.name, spent]);
+  const seen = samples.value.get(agent.name) ?? [];
+  const at = seen.map((sample) => sample.at / 1000);
+  const units = [...new Set(lines.filter((line) => line.what === "spent").map((line) => line.unit))];
+  const minute = Math.floor(now.value / 60_000);
+  return (
+    <div class="charts">
+      <Chart title="Restarts" headline={String(runs.filter((run) => run.verdict === "restart").length)} series={restartsOver(runs, minute * 60_000)} kind="bars" colour="bar-dumb" show={(value) => amount(value)} />
+      <Chart title="Memory" note="while this page is open" series={{ at, values: seen.map((sample) => sample.memory) }} kind="line" colour="wait" show={bytes} />
+      <Chart
+        title="CPU"
+        note="of one processor, while this page is open"
+        series={{ at, values: seen.map((sample) => sample.cpu) }}
+        kind="line"
+        colour="bar-alive"
+        show={(value) => `${amount(Number(value.toFixed(1)))} %`}
+      />
+      {units.map((unit) => (
+        <Chart key={unit} title={unit === "usd" ? "Cost, usd" : `Spent, ${unit}`} series={spentOver(lines, unit)} kind="line" colour="bar-smart" show={amount} />
+      ))}
+      {units.length === 0 ? <Chart title="Tokens and cost" series={{ at: [], values: [] }} kind="line" colour="bar-smart" show={amount} /> : null}
+    </div>
+  );
+}
+
+export interface ChartLook {
+  kind: "line" | "bars";
+  colour: string;
+  show: (value: number) => string;
+}
+
+function Chart({ title, note, headline, series, ...look }: { title: string; note?: string; headline?: string; series: Series } & ChartLook) {
+  const place = useRef<HTMLDivElement>(null);
+  const chart = useRef<{ update: (series: Series) => void; end: () => void } | null>(null);
+  const latest = useRef(series);
+  latest.current = series;
+  const dark = theme.value;
+  const isEmpty = series.at.length < (look.kind === "bars" ? 1 : 2);
+  useEffect(() => {
+    if (isEmpty) return;
+    let gone = false;
+    void import("./plot.ts").then(({ plot }) => {
+      if (!gone && place.current) chart.current = plot(place.current, latest.current, look);
+    });
+    return () => {
+      gone = true;
+      chart.current?.end();
+      chart.current = null;
+    };
+  }, [dark, isEmpty]);
+  useEffect(() => chart.current?.update(series));
+  const last = series.values.findLast((value) => value !== null);
+  const highest = Math.max(0, ...series.values.map((value) => value ?? 0));
+  const described = last == null ? `${title}: nothing yet` : `${title}: ${look.show(last)} now, ${look.show(highest)} at the most`;
+  return (
+    <figure class="card chart">
+      <figcaption>
+        <b>{title}</b> {last != null ? <span>{headline ?? look.show(last)}</span> : null} {note ? <small>{note}</small> : null}
+      </figcaption>
+      <div ref={place} class="chart-place" role="img" aria-label={described} />
+      {isEmpty ? <p class="faint nothing">Nothing yet.</p> : null}
+    </figure>
+  );
+}

@@ -1,0 +1,99 @@
+// The overview's order: who needs somebody first, then everybody else below their groups.
+
+import { needsAttention, type Agent, type State, urgency } from "./model.ts";
+
+export interface Group {
+  name: string;
+  project: string | null;
+  strategy: string | null;
+  /** Its agents and groups, in the order they start. */
+  members: string[];
+}
+
+export type Row =
+  | { kind: "section"; key: string; depth: number; title: string; note: string | null; agents: readonly Agent[] }
+  | { kind: "agent"; key: string; depth: number; agent: Agent; loud: boolean };
+
+export interface Wanted {
+  search: string;
+  state: State | "all" | "attention";
+}
+
+export function matches(agent: Agent, wanted: Wanted): boolean {
+  if (wanted.state === "attention" ? !needsAttention(agent) : wanted.state !== "all" && agent.state !== wanted.state) {
+    return false;
+  }
+  const text = wanted.search.trim().toLowerCase();
+  if (text === "") return true;
+  const fields = [agent.name, agent.group, agent.project, agent.kind, agent.state, agent.reason, agent.last_death?.class];
+  return text.split(/\s+/).every((word) => fields.some((field) => field?.toLowerCase().includes(word)));
+}
+
+export function rowsOf(agents: readonly Agent[], groups: readonly Group[], wanted: Wanted): Row[] {
+  const shown = agents.filter((agent) => matches(agent, wanted));
+  const rows: Row[] = [];
+  const urgent = shown.filter(needsAttention).sort((a, b) => urgency(a) - urgency(b) || a.name.localeCompare(b.name));
+  if (urgent.length > 0) {
+    rows.push({ kind: "section", key: "#attention", depth: 0, title: "Needs attention", note: null, agents: urgent });
+    for (const agent of urgent) rows.push(agentRow(agent, 0, true));
+  }
+  const calm = shown.filter((agent) => !needsAttention(agent));
+  const projects = new Map<string, Agent[]>();
+  for (const agent of calm) {
+    const list = projects.get(agent.project);
+    if (list) list.push(agent);
+    else projects.set(agent.project, [agent]);
+  }
+  for (const [project, members] of [...projects].sort(([a], [b]) => a.localeCompare(b))) {
+    rows.push({ kind: "section", key: `#project ${project}`, depth: 0, title: project, note: "project", agents: members });
+    rows.push(...tree(members, groups));
+  }
+  return rows;
+}
+
+/** Groups with what is left of their members below them, then those that are in none. */
+function tree(agents: readonly Agent[], groups: readonly Group[]): Row[] {
+  const known = new Map(groups.map((group) => [group.name, group]));
+  for (const agent of agents) {
+    if (agent.group !== null && !known.has(agent.group)) {
+      known.set(agent.group, { name: agent.group, project: agent.project, strategy: null, members: [] });
+    }
+  }
+  const parent = new Map<string, string>();
+  for (const group of known.values()) {
+    for (const member of group.members) if (known.has(member)) parent.set(member, group.name);
+  }
+  const ofGroup = new Map<string | null, Agent[]>();
+  for (const agent of agents) {
+    const list = ofGroup.get(agent.group);
+    if (list) list.push(agent);
+    else ofGroup.set(agent.group, [agent]);
+  }
+  const rows: Row[] = [];
+  const seen = new Set<string>();
+  const below = (name: string): Agent[] => {
+    const inner = known.get(name)?.members.filter((member) => parent.get(member) === name) ?? [];
+    return [...(ofGroup.get(name) ?? []), ...inner.flatMap(below)];
+  };
+  const add = (group: Group, depth: number) => {
+    if (seen.has(group.name)) return;
+    seen.add(group.name);
+    const all = below(group.name);
+    if (all.length === 0) return;
+    rows.push({ kind: "section", key: `#group ${group.name}`, depth, title: group.name, note: group.strategy ?? "group", agents: all });
+    const place = new Map(group.members.map((member, at) => [member, at]));
+    const own = [...(ofGroup.get(group.name) ?? [])].sort((a, b) => (place.get(a.name) ?? 0) - (place.get(b.name) ?? 0));
+    for (const agent of own) rows.push(agentRow(agent, depth, false));
+    for (const member of group.members) {
+      const inner = known.get(member);
+      if (inner && parent.get(member) === group.name) add(inner, depth + 1);
+    }
+  };
+  for (const group of known.values()) if (!parent.has(group.name)) add(group, 1);
+  const alone = ofGroup.get(null) ?? [];
+  return [...alone.map((agent) => agentRow(agent, 0, false)), ...rows];
+}
+
+function agentRow(agent: Agent, depth: number, loud: boolean): Row {
+  return { kind: "agent", key: agent.name, depth, agent, loud };
+}

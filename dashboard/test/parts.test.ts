@@ -1,0 +1,187 @@
+// The parts of the page that decide something, without a browser.
+
+import { describe, expect, test } from "vitest";
+import { overwritten, pieces, PLAIN, plain } from "../src/ansi.ts";
+import { restartsOver } from "../src/agent/series.ts";
+import { span } from "../src/format.ts";
+import { compare } from "../src/lab.ts";
+import { LogBuffer } from "../src/logbuffer.ts";
+import { bounds, DAY, LONGEST, MINUTE, panned, SHORTEST, ticks, zoomed } from "../src/lifeline/scale.ts";
+import type { Agent, Run, State } from "../src/model.ts";
+import { offsets, rowAt, visible } from "../src/parts/virtual.ts";
+import { rowsOf } from "../src/rows.ts";
+import { MessageReader } from "../src/sse.ts";
+
+const bytes = (text: string) => new TextEncoder().encode(text);
+
+describe("colours", () => {
+  test("a line is cut where its look changes, and the next line begins with the last look", () => {
+    const { pieces: found, end } = pieces("a\x1b[1;31mred\x1b[0m b \x1b[38;5;208mx", PLAIN);
+    expect(found.map((piece) => [piece.text, piece.look.fg, piece.look.bold])).toEqual([
+      ["a", null, false],
+      ["red", "ansi-1", true],
+      [" b ", null, false],
+      ["x", "rgb(255 135 0)", false],
+    ]);
+    expect(end.fg).toBe("rgb(255 135 0)");
+  });
+
+  test("what is meant for a terminal is never shown", () => {
+    expect(plain("\x1b]0;title\x07a\x1b[2Kb\x1b(Bc\x07\x1b[?25l\x1b")).toBe("abc");
+    expect(plain("\x1b]8;;http://evil\x1b\\link\x1b]8;;\x1b\\")).toBe("link");
+    expect(overwritten("10%\r50%\r100%\r")).toBe("100%");
+  });
+
+  test("a colour that makes no sense is none", () => {
+    for (const line of ["\x1b[38;5;999mx", "\x1b[38;2;1;2mx", "\x1b[38mx", "\x1b[999mx", "\x1b[;;;mx"]) {
+      expect(pieces(line, PLAIN).pieces, JSON.stringify(line)).toEqual([{ text: "x", look: PLAIN }]);
+    }
+  });
+});
+
+test("a log is the same however it is cut", () => {
+  const text = "one\n\x1b[31mtwo é\nthree\x1b[0m\nfour";
+  for (let size = 1; size < 12; size++) {
+    const log = new LogBuffer();
+    const all = bytes(text);
+    for (let at = 0; at < all.length; at += size) log.push(all.slice(at, at + size));
+    expect([0, 1, 2, 3].map((at) => log.text(at)), `in pieces of ${size}`).toEqual(["one", "two é", "three", "four"]);
+    expect(log.pieces(2)[0]!.look.fg).toBe("ansi-1");
+    expect(log.length).toBe(4);
+    expect(log.matching("T")).toEqual([1, 2]);
+  }
+});
+
+test("events are the same however they are cut", () => {
+  const text = ": beat\n\nid: 7\ndata: {\"a\":1}\n\nid: 8\r\ndata: x\r\ndata: y\r\n\r\n";
+  for (let size = 1; size < 20; size++) {
+    const reader = new MessageReader();
+    const all = bytes(text);
+    const found = [];
+    for (let at = 0; at < all.length; at += size) found.push(...reader.push(all.slice(at, at + size)));
+    expect(found, `in pieces of ${size}`).toEqual([
+      { id: "7", data: '{"a":1}' },
+      { id: "8", data: "x\ny" },
+    ]);
+  }
+});
+
+function agent(name: string, state: State, more: Partial<Agent> = {}): Agent {
+  return {
+    name, project: "p", group: null, state, reason: null, question: null, pid: null, run: 1, restarts: 0,
+    consecutive_failures: 0, started_at: null, uptime_s: null, next_at: null, last_activity_at: null, last_death: null,
+    status_text: null, heartbeat_age_s: null, balance: null, spent: null, capabilities: null, capabilities_pending: null,
+    kind: "generic", command: [], pty: false, flapping: false, loop_detected: false, ...more,
+  };
+}
+
+describe("the order of the overview", () => {
+  const all = { search: "", state: "all" } as const;
+  const said = (rows: ReturnType<typeof rowsOf>) => rows.map((row) => (row.kind === "section" ? `#${row.title}` : row.agent.name));
+
+  test("who needs somebody comes first, the worst of them before the others", () => {
+    const agents = [
+      agent("calm", "running"),
+      agent("flappy", "running", { flapping: true }),
+      agent("asks", "waiting", { reason: "prompt" }),
+      agent("broken", "halted"),
+      agent("gone", "crashed-out"),
+      agent("waits", "waiting", { reason: "quota" }),
+    ];
+    expect(said(rowsOf(agents, [], all))).toEqual(["#Needs attention", "gone", "broken", "asks", "flappy", "#p", "calm", "waits"]);
+  });
+
+  test("groups are a tree, in the order in which they start", () => {
+    const agents = [agent("b", "running", { group: "inner" }), agent("a", "running", { group: "inner" }), agent("c", "running", { group: "outer" }), agent("d", "running")];
+    const groups = [
+      { name: "outer", project: "p", strategy: "one-for-all", members: ["c", "inner"] },
+      { name: "inner", project: "p", strategy: "rest-for-one", members: ["a", "b"] },
+    ];
+    expect(said(rowsOf(agents, groups, all))).toEqual(["#p", "d", "#outer", "c", "#inner", "a", "b"]);
+  });
+
+  test("every word of a search has to be found", () => {
+    const agents = [agent("web-1", "running"), agent("web-2", "stopped"), agent("db", "running")];
+    expect(said(rowsOf(agents, [], { search: "WEB running", state: "all" }))).toEqual(["#p", "web-1"]);
+    expect(said(rowsOf(agents, [], { search: "", state: "stopped" }))).toEqual(["#p", "web-2"]);
+  });
+});
+
+test("the rows that are shown are those on the screen and a few more", () => {
+  const at = offsets(Array.from({ length: 1000 }, (_, index) => (index % 10 === 0 ? 60 : 40)));
+  expect(at[1000]).toBe(42_000);
+  for (const y of [0, 59, 60, 61, 20_000, 41_999]) {
+    const row = rowAt(at, y);
+    expect(at[row]! <= y && y < at[row + 1]!, `at ${y}`).toBe(true);
+  }
+  const { first, end } = visible(at, 20_000, 800);
+  expect(at[first]!).toBeLessThanOrEqual(19_600);
+  expect(at[end]!).toBeGreaterThanOrEqual(21_200);
+  expect(end - first).toBeLessThan(50);
+  expect(visible(offsets([]), 0, 800)).toEqual({ first: 0, end: 0 });
+});
+
+describe("the stretch of time", () => {
+  const now = Date.UTC(2026, 10, 16, 12);
+
+  test("zooming keeps the moment under the pointer, between ten minutes and thirty days", () => {
+    const before = { length: DAY, end: now - DAY };
+    const { from, to } = bounds(before, now);
+    const after = zoomed(before, 0.5, 0.25, now);
+    const next = bounds(after, now);
+    expect(next.from + (next.to - next.from) * 0.25).toBeCloseTo(from + (to - from) * 0.25, 3);
+    expect(zoomed(before, 1e-9, 0.5, now).length).toBe(SHORTEST);
+    expect(zoomed(before, 1e9, 0.5, now).length).toBe(LONGEST);
+  });
+
+  test("nobody pans into the future", () => {
+    expect(panned({ length: DAY, end: null }, 5, now).end).toBeNull();
+    expect(panned({ length: DAY, end: null }, -1, now).end).toBeLessThan(now);
+  });
+
+  test("times are round and as many as fit", () => {
+    for (const length of [10 * MINUTE, DAY, LONGEST]) {
+      const found = ticks(now - length, now, 10);
+      expect(found.length).toBeGreaterThan(1);
+      expect(found.length).toBeLessThanOrEqual(11);
+    }
+  });
+});
+
+function run(number: number, at: number, verdict: Run["verdict"]): Run {
+  const ended = new Date(at + 1000).toISOString();
+  const death = { at: ended, class: "error", kind: "dumb", exit_code: 1, signal: null, ran_s: 1, evidence: null, trace: null } as const;
+  return { agent: "a", run: number, started_at: new Date(at).toISOString(), ended_at: ended, ran_s: 1, death, verdict };
+}
+
+test("restarts are counted where they were", () => {
+  const begin = Date.UTC(2026, 10, 16, 12);
+  const runs = [run(3, begin + 190_000, "crash-out"), run(2, begin + 61_000, "restart"), run(1, begin, "restart")];
+  const { at, values } = restartsOver(runs, begin + 200_000);
+  expect(at[0]).toBe(begin / 1000);
+  expect(values).toEqual([1, 1, 0, 0]);
+});
+
+test("what did happen is beside what would", () => {
+  const begin = Date.UTC(2026, 10, 16, 12);
+  const did = [run(1, begin, "restart"), run(2, begin + 3000, "crash-out")];
+  const would = [
+    { at_s: 0, type: "run-started" },
+    { at_s: 1, type: "run-died", verdict: "restart" },
+    { at_s: 1, type: "restart-scheduled", delay_ms: 500 },
+    { at_s: 1.5, type: "run-started" },
+  ];
+  const compared = compare({ agent: "a", did, replayed: [1, 2], would, outcome: { end: "at-rest", state: "done", at_s: 2 } });
+  expect(compared.rows.map((row) => [row.did, row.would])).toEqual([
+    ["restart after 2.0 s", "restart after 500 ms"],
+    ["crash-out", null],
+  ]);
+  expect([compared.did, compared.would]).toEqual([
+    { restarts: 1, gaveUp: 1, down: 2 },
+    { restarts: 1, gaveUp: 0, down: 0.5 },
+  ]);
+});
+
+test("spans are said as people say them", () => {
+  expect([0.25, 3.14, 59.9, 60, 8040, 90_000].map(span)).toEqual(["250 ms", "3.1 s", "59 s", "1 min", "2 h 14 min", "1 d 1 h"]);
+});
