@@ -60,7 +60,7 @@ fn planted_secrets_are_found_nowhere() {
     let of_agents = |path: &std::path::Path| path.starts_with(bench.home().join("logs"));
     await_some("all of it on disk", || {
         let history = bench.history("dies");
-        (history.iter().filter(|run| run["death"].is_object()).count() == 1).then_some(())
+        history.iter().all(|run| run["death"].is_object()).then_some(())
     });
     for secret in [PASSED, FILED] {
         for line in told.lines() {
@@ -73,7 +73,12 @@ fn planted_secrets_are_found_nowhere() {
         }
         for pid in [keeper, daemon] {
             for file in ["environ", "cmdline"] {
-                let bytes = proc::read(pid, file).expect("a file of ours, read as root");
+                // Who is not root may not even look.
+                let is_root = rustix::process::geteuid().is_root();
+                let Some(bytes) = proc::read(pid, file) else {
+                    assert!(!is_root, "{file} of {pid} cannot be read");
+                    continue;
+                };
                 assert!(!proc::holds(&bytes, secret), "{file} of {pid} has {secret}");
             }
         }
