@@ -61,7 +61,7 @@ pub(crate) async fn guard(State(desk): State<Desk>, request: Request, next: Next
     );
     if let Some(connection) = connection.filter(|_| is_refusal) {
         let who = match &connection.peer {
-            Peer::Local { uid } => format!("unknown, uid {uid}"),
+            Peer::Local { uid, .. } => format!("unknown, uid {uid}"),
             Peer::Remote { from, .. } => format!("unknown, at {from}"),
         };
         desk.recorder.refused(who, &method, &path, status);

@@ -8,7 +8,7 @@ use defib_host::protocol::{Request, RunKey};
 use super::Engine;
 use super::ask::{Answer, Failed};
 use crate::doors::Onlooker;
-use crate::liveness::{Own, OwnWord, TokenHash, mint, one_line};
+use crate::liveness::{Own, OwnWord, mint, one_line};
 use crate::wire::{ErrorCode, ErrorDetail};
 
 impl Engine {
