@@ -4,7 +4,7 @@
 // the page can, not whether it always gets a processor.
 
 import { AGENT, complaints, Daemon, expect, logIn, test } from "./daemon.ts";
-import type { Page } from "@playwright/test";
+import type { Browser, Page } from "@playwright/test";
 
 const AGENTS = 1000;
 const TRIES = 5;
@@ -58,37 +58,50 @@ test("the page is under 200 KB and paints within 300 ms", async ({ page }) => {
   expect(Math.min(...paints)).toBeLessThan(300);
 });
 
-test("a thousand agents scroll without a long task", async ({ page }) => {
+test("a thousand agents scroll without a long task", async ({ page, browser }) => {
   test.setTimeout(240_000);
   const said = complaints(page);
   await logIn(page, daemon);
   await expect(page.locator(".count")).toHaveText(`${AGENTS + 1} agents`);
   const longest: number[] = [];
   for (let at = 0; at < TRIES; at++) {
-    longest.push(await longestTask(page));
+    longest.push(await longestTask(page, browser));
     if (longest.at(-1)! < 50) break;
   }
-  console.log(`  longest task with ${AGENTS + 1} agents, while scrolling and hearing events: ${longest.map((ms) => (ms === 0 ? "under 50 ms" : `${ms} ms`)).join(", ")}`);
+  console.log(`  longest task with ${AGENTS + 1} agents, while scrolling and hearing events: ${longest.map((ms) => `${ms.toFixed(0)} ms`).join(", ")}`);
   expect(Math.min(...longest)).toBeLessThan(50);
   expect(await page.locator(".row.agent").count()).toBeLessThan(80);
   expect(said).toEqual([]);
 });
 
-/** Scrolls from end to end while agents restart; the longest task in milliseconds, 0 where none was long. */
-async function longestTask(page: Page): Promise<number> {
-  await page.evaluate(() => {
-    const seen: number[] = [];
-    new PerformanceObserver((list) => seen.push(...list.getEntries().map((entry) => entry.duration))).observe({ type: "longtask" });
-    (window as unknown as { tasks: number[] }).tasks = seen;
-    window.scrollTo(0, 0);
-  });
-  daemon.run("restart", "--no-wait", ...Array.from({ length: 20 }, (_, at) => `agent-00${String(at + 10)}`));
+/**
+ * Scrolls from end to end while agents restart: the longest task of the page's thread, in milliseconds
+ * of processor time. How long it had to wait for a processor is not its own doing.
+ */
+async function longestTask(page: Page, browser: Browser): Promise<number> {
+  await page.evaluate(() => window.scrollTo(0, 0));
+  await browser.startTracing(page, { categories: ["toplevel"] });
+  daemon.run("restart", "--no-wait", ...Array.from({ length: 20 }, (_, at) => `agent-00${at + 10}`));
   const high = await page.evaluate(() => document.documentElement.scrollHeight);
   expect(high).toBeGreaterThan(AGENTS * 35);
-  for (let y = 0; y < high; y += 1200) {
-    await page.mouse.wheel(0, 1200);
+  for (let y = 0; y < high; y += 800) {
+    await page.mouse.wheel(0, 800);
     await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => done(null))));
   }
   await expect(page.locator(`.row.agent[data-key="agent-0999"]`)).toBeVisible();
-  return page.evaluate(() => Math.max(0, ...(window as unknown as { tasks: number[] }).tasks));
+  const { traceEvents } = JSON.parse((await browser.stopTracing()).toString()) as { traceEvents: TraceEvent[] };
+  const thread = (event: TraceEvent) => `${event.pid} ${event.tid}`;
+  const pages = new Set(traceEvents.filter((event) => event.name === "thread_name" && event.args?.name === "CrRendererMain").map(thread));
+  const tasks = traceEvents.filter((event) => pages.has(thread(event)) && event.name.endsWith("RunTask") && event.tdur !== undefined);
+  expect(tasks.length).toBeGreaterThan(10);
+  return Math.max(...tasks.map((event) => event.tdur!)) / 1000;
+}
+
+interface TraceEvent {
+  name: string;
+  pid: number;
+  tid: number;
+  /** Processor time in microseconds. */
+  tdur?: number;
+  args?: { name?: string };
 }

@@ -82,7 +82,7 @@ command = "while :; do echo planning; sleep 7; done"
 budget = { balance = { usd = 12.5, tokens = 2_000_000 } }
 
 [agent.builder]
-command = "while :; do for f in core host daemon cli; do printf '\033[32m   Compiling\033[0m defib-%s v0.1.0\n' $f; head -c 3000000 /dev/urandom | sha256sum > /dev/null; sleep 0.3; done; printf '\033[33mwarning\033[0m: unused variable\n'; done"
+command = "while :; do for f in core host daemon cli; do printf '\\033[32m   Compiling\\033[0m defib-%s v0.1.0\\n' $f; head -c 3000000 /dev/urandom | sha256sum > /dev/null; sleep 0.3; done; printf '\\033[33mwarning\\033[0m: unused variable\\n'; done"
 
 [agent.flaky]
 command = "echo up for a while; sleep 4; echo 'TypeError: fetch failed' >&2; exit 1"

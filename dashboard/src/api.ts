@@ -20,7 +20,7 @@ export function whenLoggedOut(tell: () => void): void {
 /** An answer that is not an error. */
 export async function answered(response: Response): Promise<Response> {
   if (response.ok) return response;
-  if (response.status === 401 || response.status === 403) onLoggedOut();
+  if (response.status === 401) onLoggedOut();
   let detail: { code?: string; message?: string; hint?: string | null } = {};
   try {
     detail = ((await response.json()) as { error?: typeof detail }).error ?? {};

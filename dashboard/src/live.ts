@@ -5,8 +5,7 @@
 // stand with the connection is part of what is known, and is shown.
 
 import { batch, computed, signal } from "@preact/signals";
-import { get, stream, Trouble, whenLoggedOut } from "./api.ts";
-import { agentPath } from "./api.ts";
+import { agentPath, get, stream, Trouble, whenLoggedOut } from "./api.ts";
 import { setDaemonTime } from "./clock.ts";
 import { millis } from "./format.ts";
 import type { Agent, DaemonEvent } from "./model.ts";
@@ -33,6 +32,9 @@ const FIRST_RETRY_MS = 250;
 const LONGEST_RETRY_MS = 10_000;
 /** Events within this time are answered by one request. */
 const COALESCE_MS = 120;
+/** All of many agents are asked for no more often than this. */
+const MANY = 200;
+const COALESCE_MANY_MS = 700;
 /** With more agents than this to ask for, all are asked for. */
 const FEW = 8;
 /** Beats and balances change without events. */
@@ -102,7 +104,7 @@ async function connect(): Promise<void> {
     await following;
     lost(abort);
   } catch (error) {
-    if (error instanceof Trouble && (error.status === 401 || error.status === 403)) {
+    if (error instanceof Trouble && error.status === 401) {
       current = null;
       return;
     }
@@ -138,11 +140,13 @@ function heed(data: string): void {
   } catch {
     return;
   }
+  // The first is the newest of the past: it says where we are, and is no news.
+  const isNews = lastSeq !== null;
   if (typeof event.seq === "number") {
     if (lastSeq !== null && event.seq <= lastSeq) return;
     lastSeq = event.seq;
   }
-  for (const listener of listeners) listener(event);
+  if (isNews) for (const listener of listeners) listener(event);
   if (event.agent) refetch(event.agent);
   else refetchAll();
 }
@@ -165,10 +169,14 @@ export function refetchAll(): void {
 
 function schedule(): void {
   if (busy || dueTimer !== undefined) return;
-  dueTimer = setTimeout(() => {
-    dueTimer = undefined;
-    void fetchDue();
-  }, COALESCE_MS);
+  const isLarge = agents.value.size > MANY && (allDue || due.size > FEW);
+  dueTimer = setTimeout(
+    () => {
+      dueTimer = undefined;
+      void fetchDue();
+    },
+    isLarge ? COALESCE_MANY_MS : COALESCE_MS,
+  );
 }
 
 async function fetchDue(): Promise<void> {

@@ -38,7 +38,9 @@ function Page() {
 
 function App() {
   const troubled = agentList.value.filter(needsPerson).length;
-  document.title = troubled > 0 ? `(${troubled}) defib` : "defib";
+  const here = route.value;
+  const title = here.page === "agent" ? `${here.name} · defib` : "defib";
+  document.title = troubled > 0 ? `(${troubled}) ${title}` : title;
   return (
     <>
       <a class="skip" href="#main" data-native>

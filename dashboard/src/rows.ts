@@ -1,6 +1,7 @@
 // The overview's order: who needs somebody first, then everybody else below their groups.
 
-import { needsAttention, type Agent, type State, urgency } from "./model.ts";
+import { needsAttention, STATES, type Agent, type State, urgency } from "./model.ts";
+import { STATE_WORDS } from "./words.ts";
 
 export interface Group {
   name: string;
@@ -11,8 +12,16 @@ export interface Group {
 }
 
 export type Row =
-  | { kind: "section"; key: string; depth: number; title: string; note: string | null; agents: readonly Agent[] }
+  | { kind: "section"; key: string; depth: number; title: string; note: string | null; count: number; summary: string }
   | { kind: "agent"; key: string; depth: number; agent: Agent; loud: boolean };
+
+function section(key: string, depth: number, title: string, note: string | null, agents: readonly Agent[]): Row {
+  const counts = new Map<State, number>();
+  for (const agent of agents) counts.set(agent.state, (counts.get(agent.state) ?? 0) + 1);
+  const found = STATES.filter((state) => counts.has(state));
+  const summary = found.map((state) => `${counts.get(state)} ${STATE_WORDS[state]}`).join(" · ");
+  return { kind: "section", key, depth, title, note, count: agents.length, summary };
+}
 
 export interface Wanted {
   search: string;
@@ -34,7 +43,7 @@ export function rowsOf(agents: readonly Agent[], groups: readonly Group[], wante
   const rows: Row[] = [];
   const urgent = shown.filter(needsAttention).sort((a, b) => urgency(a) - urgency(b) || a.name.localeCompare(b.name));
   if (urgent.length > 0) {
-    rows.push({ kind: "section", key: "#attention", depth: 0, title: "Needs attention", note: null, agents: urgent });
+    rows.push(section("#attention", 0, "Needs attention", null, urgent));
     for (const agent of urgent) rows.push(agentRow(agent, 0, true));
   }
   const calm = shown.filter((agent) => !needsAttention(agent));
@@ -45,7 +54,7 @@ export function rowsOf(agents: readonly Agent[], groups: readonly Group[], wante
     else projects.set(agent.project, [agent]);
   }
   for (const [project, members] of [...projects].sort(([a], [b]) => a.localeCompare(b))) {
-    rows.push({ kind: "section", key: `#project ${project}`, depth: 0, title: project, note: "project", agents: members });
+    rows.push(section(`#project ${project}`, 0, project, "project", members));
     rows.push(...tree(members, groups));
   }
   return rows;
@@ -80,7 +89,7 @@ function tree(agents: readonly Agent[], groups: readonly Group[]): Row[] {
     seen.add(group.name);
     const all = below(group.name);
     if (all.length === 0) return;
-    rows.push({ kind: "section", key: `#group ${group.name}`, depth, title: group.name, note: group.strategy ?? "group", agents: all });
+    rows.push(section(`#group ${group.name}`, depth, group.name, group.strategy ?? "group", all));
     const place = new Map(group.members.map((member, at) => [member, at]));
     const own = [...(ofGroup.get(group.name) ?? [])].sort((a, b) => (place.get(a.name) ?? 0) - (place.get(b.name) ?? 0));
     for (const agent of own) rows.push(agentRow(agent, depth, false));

@@ -1,6 +1,6 @@
 // Lifelines in the page: one agent or all of them, zoomed and panned by wheel, pointer and keys.
 
-import { useComputed, useSignal } from "@preact/signals";
+import { type ReadonlySignal, useComputed, useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { daemonNow, now } from "../clock.ts";
 import { ending, moment, span } from "../format.ts";
@@ -17,6 +17,11 @@ import { bounds, panned, PRESETS, type Stretch, zoomed } from "./scale.ts";
 const HEAD = 24;
 /** What is above and below the picture on its own page. */
 const AROUND = 212;
+/** Names are made in steps of so many, and so many beyond the edges. */
+const STEP = 8;
+/** With more agents than this it is looked again less often. */
+const MANY = 200;
+const COALESCE_MANY_MS = 5_000;
 /** Events within this time are answered by one look. */
 const COALESCE_MS = 700;
 /** While the picture is moved it is not asked for at each step. */
@@ -29,6 +34,7 @@ export function LifelineChart({ agent, filter = "" }: { agent: string | null; fi
   const chosen = useSignal<{ agent: string; mark: Mark } | null>(null);
   const box = useRef<HTMLDivElement>(null);
   const canvas = useRef<HTMLCanvasElement>(null);
+  const scrolled = useSignal(0);
   const row = agent === null ? 28 : 44;
   const wanted = useSignal(filter);
   wanted.value = filter;
@@ -63,7 +69,7 @@ export function LifelineChart({ agent, filter = "" }: { agent: string | null; fi
     };
     void look();
     const stopEvents = onEvent((event) => {
-      if (event.agent && (agent === null || event.agent === agent)) soon(COALESCE_MS);
+      if (event.agent && (agent === null || event.agent === agent)) soon(all.value.length > MANY ? COALESCE_MANY_MS : COALESCE_MS);
     });
     const stopStretch = stretch.subscribe(() => soon(SETTLE_MS));
     const stopConnection = connection.subscribe((how) => {
@@ -77,6 +83,10 @@ export function LifelineChart({ agent, filter = "" }: { agent: string | null; fi
     };
   }, [agent]);
 
+  const onScroll = () => {
+    scrolled.value = Math.floor((box.current?.scrollTop ?? 0) / row / STEP) * STEP;
+    paint();
+  };
   const paint = () => {
     const element = canvas.current;
     const around = box.current;
@@ -196,18 +206,9 @@ export function LifelineChart({ agent, filter = "" }: { agent: string | null; fi
         {trouble.value ? <span class="low">{trouble.value}</span> : null}
         <Detail chosen={chosen.value} />
       </div>
-      <div class="lifeline-box" ref={box} onScroll={paint} tabIndex={agent === null ? 0 : -1} role="group" aria-label={described}>
+      <div class="lifeline-box" ref={box} onScroll={onScroll} tabIndex={agent === null ? 0 : -1} role="group" aria-label={described}>
         {agent === null ? (
-          <ul class="lifeline-names" style={{ "--row": `${row}px`, paddingTop: `${HEAD}px` }}>
-            {lines.value.map((line) => (
-              <li key={line.agent} data-lifeline={line.agent}>
-                <a href={agentAddress(line.agent)} title={line.agent}>
-                  {line.agent}
-                </a>
-                <Badge state={line.state} />
-              </li>
-            ))}
-          </ul>
+          <Names lines={lines} row={row} scrolled={scrolled} />
         ) : null}
         <div class="lifeline-picture" style={{ minHeight: `${HEAD + lines.value.length * row}px` }}>
           <canvas
@@ -234,6 +235,24 @@ export function LifelineChart({ agent, filter = "" }: { agent: string | null; fi
       </div>
       {agent === null ? <Legend /> : null}
     </section>
+  );
+}
+
+/** The names beside the picture: those in sight. It is its own part, so that the clock does not concern it. */
+function Names({ lines, row, scrolled }: { lines: ReadonlySignal<Line[]>; row: number; scrolled: ReadonlySignal<number> }) {
+  const first = Math.max(0, scrolled.value - STEP);
+  const shown = lines.value.slice(first, scrolled.value + Math.ceil(innerHeight / row) + 2 * STEP);
+  return (
+    <ul class="lifeline-names" style={{ height: `${HEAD + lines.value.length * row}px` }}>
+      {shown.map((line, at) => (
+        <li key={line.agent} data-lifeline={line.agent} style={{ height: `${row}px`, transform: `translateY(${HEAD + (first + at) * row}px)` }}>
+          <a href={agentAddress(line.agent)} title={line.agent}>
+            {line.agent}
+          </a>
+          <Badge state={line.state} />
+        </li>
+      ))}
+    </ul>
   );
 }
 

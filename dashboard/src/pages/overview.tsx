@@ -9,7 +9,7 @@ import { agentList, loaded } from "../live.ts";
 import { actionsFor, STATES, type Agent } from "../model.ts";
 import { AgentRow, SectionRow } from "../parts/rows.tsx";
 import { Totals } from "../parts/totals.tsx";
-import { offsets, useWindow, visible } from "../parts/virtual.ts";
+import { offsets, useGradually, useWindow, visible } from "../parts/virtual.ts";
 import { agentAddress, go } from "../router.ts";
 import { rowsOf, type Wanted } from "../rows.ts";
 import { wanted } from "../wanted.ts";
@@ -95,7 +95,8 @@ function Table() {
   const list = rows.value;
   const heights = HEIGHTS[isNarrow.value ? "narrow" : "wide"];
   const at = offsets(list.map((row) => (row.kind === "section" ? heights.section : row.loud ? heights.loud : heights.calm)));
-  const { first, end } = visible(at, view.top, view.height);
+  const range = visible(at, view.top, view.height);
+  const drawn = useGradually(range, visible(at, view.top, view.height, 0), (index) => list[index]!.key);
   const chosen = selected.value;
 
   useLayoutEffect(() => {
@@ -133,8 +134,8 @@ function Table() {
         </div>
       </div>
       <div role="rowgroup" ref={container} class="table-body" style={{ height: `${at[list.length]}px` }}>
-        {list.slice(first, end).map((row, i) => {
-          const index = first + i;
+        {drawn.map((index) => {
+          const row = list[index]!;
           const place = { top: at[index]!, height: at[index + 1]! - at[index]!, index: index + 2 };
           return row.kind === "section" ? (
             <SectionRow key={row.key} row={row} place={place} />

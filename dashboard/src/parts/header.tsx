@@ -4,7 +4,7 @@ import { useEffect, useRef } from "preact/hooks";
 import { dismiss, notices, question } from "../actions.ts";
 import { now } from "../clock.ts";
 import { moment, wholeSpan } from "../format.ts";
-import { connection, lastWord, retryNow } from "../live.ts";
+import { connection, retryNow } from "../live.ts";
 import { helpOpen } from "../keys.tsx";
 import logo from "../logo.svg";
 import { route } from "../router.ts";
@@ -138,10 +138,4 @@ export function Question() {
       </div>
     </dialog>
   );
-}
-
-/** When the last word came, for the foot of a page. */
-export function Freshness() {
-  const age = Math.floor((now.value - lastWord.value) / 1000);
-  return <span>{age <= 2 ? "up to date" : `last word ${wholeSpan(age)} ago`}</span>;
 }

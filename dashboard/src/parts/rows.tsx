@@ -1,10 +1,10 @@
 // The rows of the overview: agents, and the groups and projects above them.
 
 import { amounts, ending, plural, wholeSpan } from "../format.ts";
-import { type Agent, isAtPrompt, needsPerson, STATES } from "../model.ts";
+import { type Agent, isAtPrompt, needsPerson } from "../model.ts";
 import { agentAddress } from "../router.ts";
 import type { Row } from "../rows.ts";
-import { CLASS_MEANINGS, nextStep, sentence, STATE_WORDS } from "../words.ts";
+import { CLASS_MEANINGS, nextStep, sentence } from "../words.ts";
 import { Badge, Flapping } from "./badge.tsx";
 import { ActionButton } from "./buttons.tsx";
 import { Ago, Lasting, Until } from "./time.tsx";
@@ -22,15 +22,13 @@ const style = (place: Place, depth = 0) => ({
 });
 
 export function SectionRow({ row, place }: { row: Extract<Row, { kind: "section" }>; place: Place }) {
-  const counts = STATES.map((state) => [state, row.agents.filter((agent) => agent.state === state).length] as const);
-  const summary = counts.filter(([, count]) => count > 0).map(([state, count]) => `${count} ${STATE_WORDS[state]}`);
   const isAttention = row.key === "#attention";
   return (
     <div role="row" aria-rowindex={place.index} class={`row section ${isAttention ? "attention" : ""}`} style={style(place, row.depth)}>
       <span role="gridcell" aria-colspan={8}>
         <b>{row.title}</b>
         {row.note ? <span class="tag">{row.note}</span> : null}
-        <small>{isAttention ? plural(row.agents.length, "agent") : summary.join(" · ")}</small>
+        <small>{isAttention ? plural(row.count, "agent") : row.summary}</small>
       </span>
     </div>
   );

@@ -1,9 +1,9 @@
 // Which of many rows are on the screen. Rows have heights that are known beforehand.
 
-import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
 /** Rows beyond the edges, so that a quick scroll does not show nothing. */
-const BEYOND_PX = 400;
+const BEYOND_PX = 240;
 /** The shown range changes in steps, so that not each pixel of a scroll is work. */
 const STEP_PX = 120;
 
@@ -32,9 +32,44 @@ export function rowAt(at: Float64Array, y: number): number {
   return Math.max(0, low);
 }
 
-export function visible(at: Float64Array, top: number, height: number): Visible {
+export function visible(at: Float64Array, top: number, height: number, beyond = BEYOND_PX): Visible {
   if (at.length <= 1) return { first: 0, end: 0 };
-  return { first: rowAt(at, top - BEYOND_PX), end: rowAt(at, top + height + BEYOND_PX) + 1 };
+  return { first: rowAt(at, top - beyond), end: rowAt(at, top + height + beyond) + 1 };
+}
+
+/** So many rows are made at once; more wait for the next frame, so that no frame takes long. */
+const AT_ONCE = 10;
+
+/**
+ * The indices of the rows to draw now: those that are drawn already, and as many more as one frame
+ * takes, those in sight first. The others follow by themselves.
+ */
+export function useGradually(range: Visible, sight: Visible, keyAt: (index: number) => string): number[] {
+  const drawn = useRef<ReadonlySet<string>>(new Set());
+  const [, again] = useState(0);
+  let left = AT_ONCE;
+  const chosen = new Set<number>();
+  const take = (from: number, end: number) => {
+    for (let index = from; index < end; index++) {
+      if (chosen.has(index)) continue;
+      if (drawn.current.has(keyAt(index))) chosen.add(index);
+      else if (left > 0) {
+        left -= 1;
+        chosen.add(index);
+      }
+    }
+  };
+  take(Math.max(range.first, sight.first), Math.min(range.end, sight.end));
+  take(range.first, range.end);
+  const isMissing = chosen.size < range.end - range.first;
+  const indices = [...chosen].sort((a, b) => a - b);
+  drawn.current = new Set(indices.map(keyAt));
+  useEffect(() => {
+    if (!isMissing) return;
+    const frame = requestAnimationFrame(() => again((count) => count + 1));
+    return () => cancelAnimationFrame(frame);
+  });
+  return indices;
 }
 
 /** The window on a list that scrolls with the page. */
