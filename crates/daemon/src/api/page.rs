@@ -70,7 +70,7 @@ impl File {
         say(ETAG, self.tag);
         say(VARY, "accept-encoding");
         say(CONTENT_TYPE, self.content_type());
-        if self.path.ends_with(".html") {
+        if self.content_type().starts_with("text/html") {
             say(CONTENT_SECURITY_POLICY, POLICY);
         }
         let known = headers.get(IF_NONE_MATCH).and_then(|value| value.to_str().ok());
