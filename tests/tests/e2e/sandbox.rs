@@ -365,6 +365,32 @@ fn from_inside_of_an_agent_the_socket_is_for_itself_alone() {
 }
 
 #[test]
+fn an_agent_that_may_look_can_ask_why_its_sibling_died() {
+    let bench = bench();
+    let ask = |name: &str| {
+        let file = bench.file(name);
+        let defib = defib_path().display().to_string();
+        let says = [
+            r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#,
+            r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
+            r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"why","arguments":{"agent":"other"}}}"#,
+        ];
+        let says: String = says.map(|line| format!("echo '{line}'\n")).concat();
+        std::fs::write(&file, format!("({says}exec sleep 1000) | {defib} mcp\n")).unwrap();
+        format!("[agent.{name}]\ncommand = [\"sh\", \"{}\"]\n", file)
+    };
+    let events =
+        bench.up(&[bench.agent("other", "eprint 'wings fell off' exit 3", "restart = \"never\"")]);
+    events.of("other", "run-died");
+    let other = bench.agent("other", "eprint 'wings fell off' exit 3", "restart = \"never\"");
+    let looks = format!("{}views = \"project\"\n", ask("looks"));
+    bench.up(&[other, looks, ask("own")]);
+    let answer = |name| bench.await_log(name, |log| log.contains("\"id\":2"));
+    assert!(answer("looks").contains("wings fell off"), "{}", answer("looks"));
+    assert!(answer("own").contains("speak for itself alone"), "{}", answer("own"));
+}
+
+#[test]
 fn a_process_that_was_forked_twice_is_still_inside() {
     let bench = bench();
     let (go, defib) = (bench.file("go"), defib_path().display().to_string());
