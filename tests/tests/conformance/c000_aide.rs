@@ -31,12 +31,12 @@ fn c000_01_the_uptime_monitor_is_read_as_written() {
 #[test]
 fn c000_02_the_blocks_own_example_is_read_as_written() {
     let config = aide("restart = \"on-failure\"\nmax_restarts = 10\nbackoff = \"exponential\"");
-    assert_eq!(config.agents[0].policy, defib_core::Preset::Aide.policy());
+    assert_eq!(*config.agents[0].policy, defib_core::Preset::Aide.policy());
 }
 
 #[test]
 fn c000_03_all_fields_of_the_block_are_optional() {
-    assert_eq!(aide("").agents[0].policy, defib_core::Preset::Aide.policy());
+    assert_eq!(*aide("").agents[0].policy, defib_core::Preset::Aide.policy());
 }
 
 #[test]

@@ -37,7 +37,7 @@ fn c002_01_the_config_block_is_read_as_written() {
     let told = said("config.yaml", BLOCK);
     assert_eq!(told.len(), 1, "{told:?}");
     assert!(told[0].2.contains("no agent"), "{told:?}");
-    assert_eq!(block().agents[0].policy, Preset::Ecology.policy(), "it says the defaults");
+    assert_eq!(*block().agents[0].policy, Preset::Ecology.policy(), "it says the defaults");
 }
 
 #[test]

@@ -37,7 +37,7 @@ fn c003_01_a_module_is_its_runner_with_its_name() {
     let config = module("");
     let words = ["python3", "watchdog/module_runner.py", "news"].map(str::to_owned).to_vec();
     assert_eq!(config.agents[0].command, Command::Words(words));
-    assert_eq!(config.agents[0].policy, Preset::Aivex.policy());
+    assert_eq!(*config.agents[0].policy, Preset::Aivex.policy());
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn c003_16_a_crash_in_one_module_affects_no_other() {
 
 #[test]
 fn c003_17_without_variables_the_defaults_hold() {
-    assert_eq!(under(&[], "").agents[0].policy, Preset::Aivex.policy());
+    assert_eq!(*under(&[], "").agents[0].policy, Preset::Aivex.policy());
     let policy = Preset::Aivex.policy();
     assert!(policy.limits.contains(&Limit::restarts(10, Span::Lifetime)));
     assert_eq!(policy.backoff.base, Duration::from_secs(5));
@@ -206,7 +206,7 @@ fn c003_21_what_the_file_says_goes_before_the_variables() {
 #[test]
 fn c003_22_the_variables_override_no_other_rule_set() {
     let config = under(&[("WATCHDOG_BACKOFF", "50")], "[agent.other]\ncommand = \"x\"\n");
-    assert_eq!(agent(&config, "other").policy, Preset::Default.policy());
+    assert_eq!(*agent(&config, "other").policy, Preset::Default.policy());
 }
 
 #[test]

@@ -23,7 +23,11 @@ fn c004_01_the_config_block_is_read_as_written() {
     let told = said("weave.toml", BLOCK);
     assert_eq!(told.len(), 1, "{told:?}");
     assert!(told[0].2.contains("no agent"), "{told:?}");
-    assert_eq!(one("").agents[0].policy, defib_core::Preset::Weft.policy(), "it says the defaults");
+    assert_eq!(
+        *one("").agents[0].policy,
+        defib_core::Preset::Weft.policy(),
+        "it says the defaults"
+    );
 }
 
 #[test]

@@ -46,7 +46,7 @@ pub(crate) fn play_for(config: &Config, script: &str, horizon: Duration) -> Play
     let agent = &config.agents[0];
     let rehearsal = Rehearsal {
         agent: agent.name.clone(),
-        policy: agent.policy.clone(),
+        policy: (*agent.policy).clone(),
         script: Script::parse(script).unwrap(),
         horizon,
         jitter_seed: None,
@@ -98,11 +98,7 @@ impl Played {
 pub(crate) fn topology(config: &Config) -> Topology {
     let agents = config.agents.iter().map(|agent| AgentSpec {
         strategy: agent.strategy,
-        ..AgentSpec::new(
-            agent.name.clone(),
-            config.project.clone(),
-            std::sync::Arc::new(agent.policy.clone()),
-        )
+        ..AgentSpec::new(agent.name.clone(), config.project.clone(), agent.policy.clone())
     });
     let groups = config.groups.iter().map(|group| GroupSpec {
         name: group.name.clone(),
