@@ -28,6 +28,10 @@ limits = [{ deaths = 3, within = "600s" }]
 [agent.spender]
 command = ["${AGENT}", "forever"]
 budget = { balance = { scrip = 100 } }
+
+[agent.confined]
+command = ["/bin/sleep", "100000"]
+capabilities = ["read:/"]
 `,
   );
   writeFileSync(daemon.file("said"), "");
@@ -135,6 +139,20 @@ test("money is topped up, charts are drawn, killing asks", async ({ page }) => {
   await page.getByRole("button", { name: "Kill spender" }).click();
   await page.getByRole("button", { name: "Kill it" }).click();
   await expect(page.locator(".title .badge")).toHaveText("stopped");
+  expect(said).toEqual([]);
+});
+
+test("a capability that is granted is marked as pending", async ({ page }) => {
+  const said = complaints(page);
+  await logIn(page, daemon);
+  await page.goto(new URL("/agents/confined/rights", page.url()).href);
+  const rights = page.getByLabel("Capabilities", { exact: true });
+  await expect(rights).toContainText("read:/");
+  await rights.getByLabel("Capability", { exact: true }).fill("net:443");
+  await rights.getByRole("button", { name: "Grant", exact: true }).click();
+  await expect(rights.locator("li", { hasText: "net:443" })).toContainText("granted from its next run on");
+  await rights.getByRole("button", { name: "Revoke net:443" }).click();
+  await expect(rights.locator("li", { hasText: "net:443" })).toHaveCount(0);
   expect(said).toEqual([]);
 });
 

@@ -85,7 +85,7 @@ budget = { balance = { usd = 12.5, tokens = 2_000_000 } }
 command = "while :; do for f in core host daemon cli; do printf '\\033[32m   Compiling\\033[0m defib-%s v0.1.0\\n' $f; head -c 3000000 /dev/urandom | sha256sum > /dev/null; sleep 0.3; done; printf '\\033[33mwarning\\033[0m: unused variable\\n'; done"
 
 [agent.flaky]
-command = "echo up for a while; sleep 4; echo 'TypeError: fetch failed' >&2; exit 1"
+command = "echo up for a while; sleep 4; echo 'TypeError: undefined is not a function' >&2; exit 1"
 backoff = { kind = "fixed", base = "2500ms", jitter = 0.3 }
 limits = [{ deaths = 500, within = "60s" }]
 

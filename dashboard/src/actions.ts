@@ -56,6 +56,12 @@ export async function fund(name: string, amount: number, unit: string): Promise<
   return attempt(name, "fund", `${name} was given ${amount} ${unit}`, () => post(agentPath(name, "/fund"), { amount, unit }));
 }
 
+/** Lets an agent do more or less, from its next run on. */
+export async function change(name: string, what: "grant" | "revoke", capability: string): Promise<boolean> {
+  const said = `${capability} ${what === "grant" ? "granted to" : "revoked from"} ${name}, from its next run on`;
+  return attempt(name, what, said, () => post(agentPath(name, `/${what}`), { capabilities: [capability] }));
+}
+
 /** Does something for an agent and says what came of it. */
 export async function attempt(name: string, word: string, said: string, ask: () => Promise<unknown>): Promise<boolean> {
   if (underWay.value.has(name)) return false;

@@ -21,6 +21,11 @@ export function wholeSpan(seconds: number): string {
   return s < MINUTE ? `${s} s` : span(s);
 }
 
+/** An age: from a minute on, its largest unit says enough. */
+export function age(seconds: number): string {
+  return wholeSpan(seconds).split(" ").slice(0, 2).join(" ");
+}
+
 function two(s: number, large: number, largeWord: string, small: number, smallWord: string): string {
   const first = Math.floor(s / large);
   const second = Math.floor((s % large) / small);

@@ -72,7 +72,7 @@ export function nextStep(agent: Agent): string | null {
     case "backoff":
       return "restart";
     case "waiting":
-      return agent.reason === "quota" ? "quota resets" : "goes on";
+      return agent.reason === "quota" ? "resets" : "goes on";
     case "stopping":
       return "kill";
     case "idle":

@@ -3,7 +3,7 @@
 import { describe, expect, test } from "vitest";
 import { overwritten, pieces, PLAIN, plain } from "../src/ansi.ts";
 import { restartsOver } from "../src/agent/series.ts";
-import { span } from "../src/format.ts";
+import { age, span } from "../src/format.ts";
 import { compare } from "../src/lab.ts";
 import { LogBuffer } from "../src/logbuffer.ts";
 import { bounds, DAY, LONGEST, MINUTE, panned, SHORTEST, ticks, zoomed } from "../src/lifeline/scale.ts";
@@ -29,6 +29,7 @@ describe("colours", () => {
   test("what is meant for a terminal is never shown", () => {
     expect(plain("\x1b]0;title\x07a\x1b[2Kb\x1b(Bc\x07\x1b[?25l\x1b")).toBe("abc");
     expect(plain("\x1b]8;;http://evil\x1b\\link\x1b]8;;\x1b\\")).toBe("link");
+    expect(pieces("a\x07\x00b\x9bc", PLAIN).pieces).toEqual([{ text: "abc", look: PLAIN }]);
     expect(overwritten("10%\r50%\r100%\r")).toBe("100%");
   });
 
@@ -183,5 +184,6 @@ test("what did happen is beside what would", () => {
 });
 
 test("spans are said as people say them", () => {
+  expect([0.4, 59, 96, 8040].map(age)).toEqual(["0 s", "59 s", "1 min", "2 h"]);
   expect([0.25, 3.14, 59.9, 60, 8040, 90_000].map(span)).toEqual(["250 ms", "3.1 s", "59 s", "1 min", "2 h 14 min", "1 d 1 h"]);
 });

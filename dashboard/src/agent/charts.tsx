@@ -55,7 +55,7 @@ function Chart({ title, note, headline, series, ...look }: { title: string; note
   const latest = useRef(series);
   latest.current = series;
   const dark = theme.value;
-  const isEmpty = series.at.length < (look.kind === "bars" ? 1 : 2);
+  const isEmpty = look.kind === "bars" ? series.values.every((value) => !value) : series.at.length < 2;
   useEffect(() => {
     if (isEmpty) return;
     let gone = false;

@@ -1,7 +1,7 @@
 // What an agent may spend and what it may do, with what is pending until its next run.
 
 import { useEffect, useState } from "preact/hooks";
-import { fund } from "../actions.ts";
+import { change, fund } from "../actions.ts";
 import { agentPath, get } from "../api.ts";
 import { now } from "../clock.ts";
 import { amount, millis, moment } from "../format.ts";
@@ -69,6 +69,7 @@ function Budget({ agent }: { agent: Agent }) {
 }
 
 function Capabilities({ agent }: { agent: Agent }) {
+  const [wanted, setWanted] = useState("");
   const has = agent.capabilities;
   const will = agent.capabilities_pending;
   if (has === null && will === null) {
@@ -92,11 +93,34 @@ function Capabilities({ agent }: { agent: Agent }) {
             <li key={capability} class={mark ? "pending" : ""}>
               <code>{capability}</code>
               {mark ? <span class="tag tag-flapping">{mark}</span> : null}
+              <button
+                type="button"
+                class="link"
+                aria-label={`${next ? "Revoke" : "Grant"} ${capability}`}
+                onClick={() => void change(agent.name, next ? "revoke" : "grant", capability)}
+              >
+                {next ? "revoke" : "grant again"}
+              </button>
             </li>
           );
         })}
       </ul>
       {all.length === 0 ? <p class="faint">It may do nothing beyond its own folder.</p> : null}
+      <form
+        class="top-up"
+        onSubmit={(event) => {
+          event.preventDefault();
+          void change(agent.name, "grant", wanted.trim()).then((done) => done && setWanted(""));
+        }}
+      >
+        <label>
+          Capability
+          <input type="text" required placeholder="read:/etc" value={wanted} onInput={(event) => setWanted(event.currentTarget.value)} />
+        </label>
+        <button type="submit" class="button">
+          Grant
+        </button>
+      </form>
     </section>
   );
 }

@@ -12,7 +12,7 @@ import { theme } from "../theme.ts";
 import { CLASS_MEANINGS } from "../words.ts";
 import { fetchLifelines, LEGEND, type Line, type Mark } from "./data.ts";
 import { draw } from "./draw.ts";
-import { bounds, panned, PRESETS, type Stretch, zoomed } from "./scale.ts";
+import { bounds, panned, PRESETS, SHORTEST, type Stretch, zoomed } from "./scale.ts";
 
 const HEAD = 24;
 /** What is above and below the picture on its own page. */
@@ -44,6 +44,14 @@ export function LifelineChart({ agent, filter = "" }: { agent: string | null; fi
     let timer: ReturnType<typeof setTimeout> | undefined;
     let busy = false;
     let again = false;
+    let isFitted = false;
+    /** A fleet that is only minutes old is not shown as a sliver of an hour. */
+    const fit = () => {
+      isFitted = true;
+      const young = daemonNow() - SHORTEST * 0.9;
+      const isYoung = all.value.every((line) => line.marks.every((mark) => mark.from > young));
+      if (isYoung && all.value.some((line) => line.marks.length > 0)) stretch.value = { length: SHORTEST, end: null };
+    };
     const look = async () => {
       timer = undefined;
       if (busy) {
@@ -55,6 +63,7 @@ export function LifelineChart({ agent, filter = "" }: { agent: string | null; fi
       try {
         all.value = await fetchLifelines(from - (to - from) * 0.5, Math.min(to + (to - from) * 0.5, daemonNow() + 1000), agent);
         trouble.value = null;
+        if (!isFitted) fit();
       } catch (error) {
         trouble.value = error instanceof Error ? error.message : String(error);
       }

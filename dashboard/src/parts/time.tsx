@@ -1,12 +1,12 @@
 // Ages, runtimes and countdowns: small parts that change with the one clock, and nothing around them.
 
 import { now } from "../clock.ts";
-import { millis, moment, span, wholeSpan } from "../format.ts";
+import { age, millis, moment, span, wholeSpan } from "../format.ts";
 
 /** How long ago something was. */
 export function Ago({ at }: { at: string }) {
   const then = millis(at);
-  return <time dateTime={at} title={moment(then, now.peek())}>{wholeSpan((now.value - then) / 1000)} ago</time>;
+  return <time dateTime={at} title={moment(then, now.peek())}>{age((now.value - then) / 1000)} ago</time>;
 }
 
 /** How long something has lasted. */
