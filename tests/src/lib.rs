@@ -20,6 +20,7 @@ mod http;
 mod lines;
 pub mod proc;
 mod ran;
+mod receiver;
 mod sitting;
 mod viewer;
 mod web;
@@ -39,6 +40,7 @@ pub use follow::{Events, field, is};
 pub use http::Reply;
 pub use lines::Lines;
 pub use ran::Ran;
+pub use receiver::{Mail, Mailbox, Received, Receiver};
 pub use sitting::Sitting;
 
 pub use viewer::Viewer;

@@ -20,7 +20,7 @@ use defib_core::signal::Signal;
 use defib_core::topology::Strategy;
 use serde::{Deserialize, Serialize};
 
-pub use crate::words::{AgentKind, Burn, Event, Leftovers, ReadyBy, Views};
+pub use crate::words::{AgentKind, Burn, Event, Leftovers, ReadyBy, SmtpTls, Views};
 
 /// So many different policies are looked for; where every agent has its own, there is nothing to share.
 const MOST_SHARED: usize = 16;
@@ -279,8 +279,39 @@ pub struct Notify {
     pub on: Vec<Event>,
     /// How it is told.
     pub target: NotifyTarget,
+    /// Where the secret is that a webhook is signed with; nothing is no signature.
+    #[serde(default)]
+    pub secret: Option<Secret>,
     /// How long the same is not told again.
     pub cooldown: Duration,
+}
+
+/// Where a secret is that does not stand in a file like this.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Secret {
+    /// In a variable of the caller of `up`.
+    Env(String),
+    /// In a file, without the line's end.
+    File(PathBuf),
+}
+
+impl Notify {
+    /// The variables of the caller that it needs.
+    pub fn variables(&self) -> impl Iterator<Item = &str> {
+        let secret = match &self.secret {
+            Some(Secret::Env(name)) => Some(name.as_str()),
+            Some(Secret::File(_)) | None => None,
+        };
+        let password = match &self.target {
+            NotifyTarget::Email(smtp) => smtp.password_env.as_deref(),
+            NotifyTarget::Webhook(_)
+            | NotifyTarget::Slack(_)
+            | NotifyTarget::Command(_)
+            | NotifyTarget::Desktop => None,
+        };
+        secret.into_iter().chain(password)
+    }
 }
 
 /// How somebody is told.
@@ -310,6 +341,8 @@ pub struct Smtp {
     pub user: Option<String>,
     /// The variable that holds the password.
     pub password_env: Option<String>,
+    /// How the way there is encrypted.
+    pub tls: SmtpTls,
     /// The sender.
     pub from: String,
     /// The receivers; at least one.

@@ -129,6 +129,18 @@ words! {
     }
 }
 
+words! {
+    /// How the way to a mail server is encrypted.
+    SmtpTls {
+        /// From the first byte.
+        Implicit = "implicit",
+        /// By `STARTTLS`; a server that does not know it gets nothing.
+        Starttls = "starttls",
+        /// Not at all: for a server on this machine.
+        Off = "off",
+    }
+}
+
 /// How the window of a limit moves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Window {

@@ -439,6 +439,18 @@ fn notifications() {
             "[notify.a.email.smtp]\nhost = \"h\"\nfrom = \"f\"\nto = \"t\"\nport = 0",
             &["5:8 `port` must be at least 1"],
         ),
+        (
+            "[notify.a]\nslack = \"https://x\"\nsecret_env = \"S\"",
+            &["3:1 `secret_env` is for a `webhook`"],
+        ),
+        (
+            "[notify.a]\nwebhook = \"https://x\"\nsecret_env = \"S\"\nsecret_file = \"s\"",
+            &["4:1 `secret_env` and `secret_file` exclude each other"],
+        ),
+        (
+            "[notify.a.email.smtp]\nhost = \"h\"\nfrom = \"f\"\nto = \"t\"\ntls = \"off\"\npassword_env = \"P\"",
+            &["5:7 with `tls = \"off\"` the password could be read on its way"],
+        ),
     ]);
 }
 

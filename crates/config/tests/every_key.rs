@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use defib_config::config::{
     AgentKind, Budget, Burn, Command, Config, Event, Leftovers, Listen, Log, NotifyTarget,
-    OsLimits, Probe, ProbeTarget, ReadyBy, Smtp, Tls, Views,
+    OsLimits, Probe, ProbeTarget, ReadyBy, Secret, Smtp, SmtpTls, Tls, Views,
 };
 use defib_config::parse_in;
 use defib_core::backoff::{Backoff, Growth};
@@ -253,13 +253,21 @@ fn what_is_not_an_agent_is_read_too() {
 #[test]
 fn everybody_is_told_in_their_own_way() {
     let config = config();
-    let [ops, chat, script, mail, screen] = config.notify.as_slice() else {
+    let [ops, chat, script, mail, screen, board] = config.notify.as_slice() else {
         panic!("{:?}", config.notify);
     };
     assert_eq!(ops.on.len(), 7);
     assert_eq!(ops.target, NotifyTarget::Webhook("https://example.org/hook".to_owned()));
+    assert_eq!(ops.secret, Some(Secret::Env("WEBHOOK_SECRET".to_owned())));
+    assert_eq!(board.secret, Some(Secret::File("board.secret".into())));
+    assert_eq!(ops.variables().collect::<Vec<_>>(), ["WEBHOOK_SECRET"]);
+    assert_eq!(mail.variables().collect::<Vec<_>>(), ["SMTP_PASSWORD"]);
+    assert_eq!(board.variables().count(), 0);
     assert_eq!(ops.cooldown, Duration::from_secs(300));
-    assert_eq!(chat.on, [Event::CrashedOut, Event::Halted, Event::Escalated, Event::Down]);
+    assert_eq!(
+        chat.on,
+        [Event::CrashedOut, Event::Halted, Event::Escalated, Event::Down, Event::Recovered]
+    );
     assert_eq!(chat.cooldown, Duration::from_secs(600));
     assert!(matches!(&chat.target, NotifyTarget::Slack(_)));
     assert_eq!(script.target, NotifyTarget::Command(words(&["logger", "-t", "defib"])));
@@ -270,6 +278,7 @@ fn everybody_is_told_in_their_own_way() {
             port: 465,
             user: Some("defib".to_owned()),
             password_env: Some("SMTP_PASSWORD".to_owned()),
+            tls: SmtpTls::Implicit,
             from: "defib@example.org".to_owned(),
             to: vec!["ops@example.org".to_owned()],
         })

@@ -11,6 +11,7 @@ mod coroner;
 mod denied;
 mod doors;
 mod engine;
+mod errand;
 mod intents;
 mod journal;
 mod ledger;
@@ -19,6 +20,7 @@ pub mod logs;
 mod meter;
 mod metrics;
 mod notices;
+mod notify;
 #[doc(hidden)]
 pub mod outside;
 mod policy;
@@ -45,6 +47,7 @@ use tokio::sync::watch;
 use crate::doors::{Doors, Recorder};
 use crate::engine::{Engine, Setup};
 use crate::metrics::Metrics;
+use crate::notify::{Herald, Roll};
 use crate::terminal::Terminals;
 
 pub use recipe::environment_for;
@@ -79,6 +82,9 @@ pub fn run(options: DaemonOptions) -> io::Result<()> {
     let doors = Doors::stored(&opened.intents);
     let auditor = audit::Auditor::open(&home, &opened.intents);
     let (site, sites) = watch::channel(None);
+    let (roll, rolls) = watch::channel(Roll::default());
+    let kept = opened.intents.kept.iter().filter(|(key, _)| notify::is_ours(key));
+    let accounts = kept.map(|(key, text)| (key.clone(), text.clone())).collect();
     let setup = Setup {
         home: home.clone(),
         keeper,
@@ -90,8 +96,10 @@ pub fn run(options: DaemonOptions) -> io::Result<()> {
         damaged: opened.damaged.map(|(path, _)| path),
         awaits_up,
         site,
+        roll,
     };
     let (engine, handle) = Engine::begin(setup)?;
+    let heralds = Herald::start(handle.clone(), path.clone(), rolls, accounts)?;
     let listener = UnixListener::from(listener);
     listener.set_nonblocking(true)?;
     let recorder = Recorder::new(auditor, handle.clone());
@@ -104,6 +112,7 @@ pub fn run(options: DaemonOptions) -> io::Result<()> {
         recorder,
         description: api::description(),
         metrics,
+        heralds,
     };
     std::thread::Builder::new().name("api".to_owned()).spawn(move || {
         runtime.block_on(async {

@@ -1,8 +1,8 @@
 //! What people are to be told of: which decisions make a notice.
 //!
 //! One decision makes at most one notice an agent, however many records tell of it. A notice is noted
-//! together with the decision, as a `notified` event, so that whatever dies in between it is told once.
-//! Its `channels` are those that it went to. It refuses to send anything.
+//! together with the decision, as a `notified` event, so that it is known whatever dies in between.
+//! Its `channels` are those that want to hear of it; the herald tells them. This refuses to send.
 
 use defib_core::record::WaitReason;
 use defib_core::{Name, Record, RunId, What};
@@ -22,8 +22,7 @@ pub(crate) struct Notice {
 
 impl Notice {
     /// What the event says.
-    pub(crate) fn body(&self) -> Map<String, Value> {
-        let channels: [&str; 0] = [];
+    pub(crate) fn body(&self, channels: Vec<String>) -> Map<String, Value> {
         let entries = [("what", json!(self.what)), ("channels", json!(channels))];
         entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
     }

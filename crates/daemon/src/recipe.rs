@@ -8,18 +8,22 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use defib_config::Config;
-use defib_config::config::{self, Command};
+use defib_config::config::{self, Command, Notify, NotifyTarget};
 use defib_core::policy::Mode as RestartMode;
 use defib_core::{AgentSpec, GroupSpec, RunId};
 use defib_host::protocol::{Leftovers, RunKey, SpawnOrder, TerminalSize};
 use serde::{Deserialize, Serialize};
 
+use crate::notify::Channel;
 use crate::wire::Mode;
 
 /// What every agent gets of its caller's environment, beside what `env_pass` names.
 const BASE: [&str; 9] = ["PATH", "HOME", "USER", "SHELL", "LANG", "LC_*", "TERM", "TZ", "TMPDIR"];
 /// What no agent gets, because it would think that it runs inside another.
 const NEVER: [&str; 2] = ["CLAUDECODE", "CLAUDE_CODE_CHILD_SESSION"];
+/// What a program needs that shows something on the caller's desktop.
+const DESKTOP: [&str; 4] =
+    ["DBUS_SESSION_BUS_ADDRESS", "DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR"];
 const TERMINAL: TerminalSize = TerminalSize { rows: 40, columns: 120 };
 
 /// A project as it was applied.
@@ -208,6 +212,27 @@ impl Project {
         secrets
     }
 
+    /// Who is told of what becomes of its agents. Commands get the clean base; passwords and the like
+    /// are for the daemon alone.
+    pub(crate) fn channels(&self) -> impl Iterator<Item = Channel> {
+        let vars = |wanted: &dyn Fn(&str) -> bool| {
+            let all = self.environment.iter().filter(|(name, _)| wanted(name));
+            all.map(|(name, value)| (name.clone(), value.clone())).collect()
+        };
+        self.config.notify.iter().map(move |notify| {
+            let is_secret = |name: &str| notify.variables().any(|own| own == name);
+            let is_open =
+                |name: &str| (is_base(name) || is_of_channel(notify, name)) && !is_secret(name);
+            Channel {
+                project: self.config.project.clone(),
+                notify: notify.clone(),
+                folder: self.config.folder.clone(),
+                env: vars(&is_open),
+                secrets: vars(&is_secret),
+            }
+        })
+    }
+
     /// The clean base, then what is passed on, then the file's, then what is declared.
     fn environment(&self, agent: &config::Agent) -> Result<BTreeMap<String, String>, Unspawnable> {
         let wanted = |name: &str| is_base(name) || is_named(&agent.env_pass, name);
@@ -247,13 +272,20 @@ fn rlimits(limits: &config::OsLimits) -> Vec<(u32, u64)> {
     bounds.into_iter().filter_map(|(resource, bound)| Some((resource, bound?))).collect()
 }
 
-/// The caller's variables that a config's agents get.
+/// Whether a channel needs a variable of the caller's.
+fn is_of_channel(notify: &Notify, name: &str) -> bool {
+    let shows = notify.target == NotifyTarget::Desktop && DESKTOP.contains(&name);
+    shows || notify.variables().any(|own| own == name)
+}
+
+/// The caller's variables that a config's agents get, and those that its channels need.
 pub fn environment_for(
     config: &Config,
     caller: impl Iterator<Item = (String, String)>,
 ) -> BTreeMap<String, String> {
     let passed = |name: &str| config.agents.iter().any(|agent| is_named(&agent.env_pass, name));
-    caller.filter(|(name, _)| is_base(name) || passed(name)).collect()
+    let told = |name: &str| config.notify.iter().any(|notify| is_of_channel(notify, name));
+    caller.filter(|(name, _)| is_base(name) || passed(name) || told(name)).collect()
 }
 
 /// The program and its arguments, for a run that takes up a session or begins anew.

@@ -473,6 +473,25 @@ pub enum ErrorCode {
     Invalid,
 }
 
+/// What came of a test message.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ChannelTest {
+    /// The project that the channel is of.
+    #[schema(value_type = NameWord)]
+    pub project: Name,
+    /// The channel.
+    #[schema(value_type = NameWord)]
+    pub channel: Name,
+    /// How it tells: `webhook`, `slack`, `command`, `email` or `desktop`.
+    pub way: String,
+    /// Whether the message has arrived.
+    pub delivered: bool,
+    /// Why not.
+    pub why: Option<String>,
+    /// How long it took.
+    pub took_ms: u64,
+}
+
 /// A moment as JSON shows it.
 pub fn stamp(at: Wall) -> String {
     jiff::Timestamp::from_millisecond(at.as_millis())

@@ -39,10 +39,29 @@ impl Check {
         }
         match &loaded.outcome.config {
             Some(_) if self.json => Ok(()),
-            Some(config) => output::print(&summary(&origin, config)),
+            Some(config) => {
+                for line in unset(config, |name| std::env::var_os(name).is_some()) {
+                    anstream::eprintln!("warning: {line}");
+                }
+                output::print(&summary(&origin, config))
+            }
             None => Err(Failure::told(Code::Config)),
         }
     }
+}
+
+/// The secrets of channels that are not set here: nothing could be sent with them.
+fn unset(config: &Config, is_set: impl Fn(&str) -> bool) -> Vec<String> {
+    let mut lines = Vec::new();
+    for notify in &config.notify {
+        let name = &notify.name;
+        for variable in notify.variables().filter(|variable| !is_set(variable)) {
+            lines.push(format!(
+                "[notify.{name}] names {variable}, which is not set here; `defib up` needs it"
+            ));
+        }
+    }
+    lines
 }
 
 /// What was found, as JSON. Where there are many files, each thing says whose it is.

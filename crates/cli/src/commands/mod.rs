@@ -17,6 +17,7 @@ mod ledger;
 mod logs;
 mod mcp;
 mod modules;
+mod notify;
 mod own;
 mod plan;
 mod replay;
@@ -90,6 +91,7 @@ pub(crate) enum Command {
     Import(import::Import),
     Autopsy(autopsy::Autopsy),
     Dashboard(dashboard::Dashboard),
+    Notify(notify::Notify),
     Token(token::Token),
     Audit(audit::Audit),
     Upgrade(upgrade::Upgrade),
@@ -132,6 +134,7 @@ impl Command {
             Command::Simulate(simulate) => simulate.run(context),
             Command::Import(import) => import.run(),
             Command::Autopsy(autopsy) => autopsy.run(),
+            Command::Notify(notify) => notify.run(context),
             Command::Dashboard(dashboard) => dashboard.run(context),
             Command::Audit(audit) => audit.run(context),
             Command::Token(token) => token.run(context),

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::config::{Event, Notify, NotifyTarget, Smtp};
+use crate::config::{Event, Notify, NotifyTarget, Secret, Smtp, SmtpTls};
 use crate::diagnostic::Findings;
 use crate::fields::{Item, Layers};
 use crate::words::meaning;
@@ -13,8 +13,9 @@ use crate::words::meaning;
 use super::Spelled;
 use super::command::command;
 
-/// What somebody is told of who does not say: that which needs a person.
-const USUAL: [Event; 4] = [Event::CrashedOut, Event::Halted, Event::Escalated, Event::Down];
+/// What somebody is told of who does not say: that which needs a person, and that it no longer does.
+const USUAL: [Event; 5] =
+    [Event::CrashedOut, Event::Halted, Event::Escalated, Event::Down, Event::Recovered];
 
 pub(super) fn notify(name: &Spelled, own: Layers<'_>, findings: &mut Findings) -> Option<Notify> {
     let event = |item: &Item| meaning(item.datum.as_text()?, Event::MEANINGS);
@@ -26,6 +27,7 @@ pub(super) fn notify(name: &Spelled, own: Layers<'_>, findings: &mut Findings) -
         name: name.name.clone(),
         on,
         target: target(own, findings)?,
+        secret: secret(own, findings)?,
         cooldown: own.duration("cooldown").unwrap_or(Duration::from_secs(600)),
     })
 }
@@ -42,7 +44,7 @@ fn target(own: Layers<'_>, findings: &mut Findings) -> Option<NotifyTarget> {
         return command("command", item, findings).map(NotifyTarget::Command);
     }
     if let Some(email) = own.replaced("email") {
-        return smtp(email.replaced("smtp")?).map(NotifyTarget::Email);
+        return smtp(email.replaced("smtp")?, findings).map(NotifyTarget::Email);
     }
     if own.bool("desktop")? {
         return Some(NotifyTarget::Desktop);
@@ -54,14 +56,55 @@ fn target(own: Layers<'_>, findings: &mut Findings) -> Option<NotifyTarget> {
     None
 }
 
-fn smtp(own: Layers<'_>) -> Option<Smtp> {
+/// What a webhook is signed with. Nobody else could check a signature.
+fn secret(own: Layers<'_>, findings: &mut Findings) -> Option<Option<Secret>> {
+    for key in ["secret_env", "secret_file"] {
+        if let Some(span) = own.key_span(key).filter(|_| !own.has("webhook")) {
+            findings
+                .error(span, format!("`{key}` is for a `webhook`"))
+                .label("nothing else is signed")
+                .help("remove it");
+            return None;
+        }
+    }
+    match (own.text("secret_env"), own.text("secret_file")) {
+        (Some(_), Some(_)) => {
+            findings
+                .error(
+                    own.key_span("secret_file")?,
+                    "`secret_env` and `secret_file` exclude each other",
+                )
+                .help("a webhook is signed with one secret: remove one of them");
+            None
+        }
+        (Some(name), None) => Some(Some(Secret::Env(name.to_owned()))),
+        (None, Some(path)) => Some(Some(Secret::File(path.into()))),
+        (None, None) => Some(None),
+    }
+}
+
+fn smtp(own: Layers<'_>, findings: &mut Findings) -> Option<Smtp> {
     let to = match own.text("to") {
         Some(one) => vec![one.to_owned()],
         None => own.texts("to")?,
     };
+    let port = own.integer("port").and_then(|port| u16::try_from(port).ok()).unwrap_or(587);
+    let usual = if port == 465 { SmtpTls::Implicit } else { SmtpTls::Starttls };
+    let tls = own.word("tls", SmtpTls::MEANINGS).unwrap_or(usual);
+    if tls == SmtpTls::Off && own.has("password_env") {
+        findings
+            .error(
+                own.item("tls")?.span,
+                "with `tls = \"off\"` the password could be read on its way",
+            )
+            .label("nothing encrypts it")
+            .help("leave `tls` out, or send without logging in");
+        return None;
+    }
     Some(Smtp {
         host: own.text("host")?.to_owned(),
-        port: own.integer("port").and_then(|port| u16::try_from(port).ok()).unwrap_or(587),
+        port,
+        tls,
         user: own.text("user").map(str::to_owned),
         password_env: own.text("password_env").map(str::to_owned),
         from: own.text("from")?.to_owned(),

@@ -2,7 +2,7 @@
 //!
 //! Every table has a name of its own, which the schema knows it by.
 
-use crate::words::{AgentKind, Event, STRATEGIES, words_of};
+use crate::words::{AgentKind, Event, STRATEGIES, SmtpTls, words_of};
 
 use super::agent::{AGENT, COMMAND, MODULE, TELLABLE, choice, count, strings};
 use super::format::{ANCHORED, LENGTH, LISTEN, NAME, PATH, TEXT, URL, VARIABLE};
@@ -185,12 +185,24 @@ const NOTIFY: Table = Table {
             "What it is told of.",
             r#"["crashed-out", "halted"]"#,
         )
-        .or(r#"["crashed-out", "halted", "escalated", "down"]"#),
+        .or(r#"["crashed-out", "halted", "escalated", "down", "recovered"]"#),
         Field::new(
             "webhook",
             Shape::Text(&URL),
             "A URL that JSON is posted to.",
             r#""https://example.org/hook""#,
+        ),
+        Field::new(
+            "secret_env",
+            Shape::Text(&VARIABLE),
+            "The variable that holds the secret that a webhook is signed with.",
+            r#""DEFIB_WEBHOOK_SECRET""#,
+        ),
+        Field::new(
+            "secret_file",
+            Shape::Text(&PATH),
+            "The file that holds the secret that a webhook is signed with.",
+            r#""webhook.secret""#,
         ),
         Field::new(
             "slack",
@@ -259,6 +271,12 @@ const SMTP: Table = Table {
             Shape::Text(&VARIABLE),
             "The variable that holds the password; a password never stands in this file.",
             r#""SMTP_PASSWORD""#,
+        ),
+        Field::new(
+            "tls",
+            choice!("a way to encrypt", SmtpTls::LIST),
+            "How the way there is encrypted: `implicit` on port 465 unless set, else `starttls`.",
+            r#""starttls""#,
         ),
         Field::new("from", Shape::Text(&TEXT), "The sender.", r#""defib@example.org""#).required(),
         Field::new(

@@ -16,6 +16,7 @@ mod logs;
 mod look;
 mod metrics;
 mod money;
+mod notify;
 mod own;
 mod page;
 mod runs;
@@ -43,6 +44,7 @@ use utoipa_axum::routes;
 use crate::doors::{Doors, Recorder, guard};
 use crate::engine::{Answer, Ask, EngineHandle};
 use crate::metrics::Metrics;
+use crate::notify::Heralds;
 use crate::terminal::Terminals;
 use crate::wire::{ErrorBody, ErrorCode, ErrorDetail};
 
@@ -59,6 +61,8 @@ pub(crate) struct Desk {
     pub(crate) description: spec::Text,
     /// What is counted for whoever watches.
     pub(crate) metrics: Arc<Mutex<Metrics>>,
+    /// The way to who tells people.
+    pub(crate) heralds: Heralds,
 }
 
 /// Every route, with what is said of it.
@@ -78,6 +82,7 @@ fn described() -> OpenApiRouter<Desk> {
         .merge(runs::routes())
         .merge(metrics::routes())
         .merge(money::routes())
+        .merge(notify::routes())
         .merge(spec::routes())
         .merge(supervisor::routes())
         .merge(terminal::routes())

@@ -16,6 +16,7 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::server::ParsedCertificate;
+use tokio_rustls::rustls::version::TLS13;
 
 /// A certificate with its key, as the files have them.
 pub(super) struct Certificate {
@@ -86,7 +87,8 @@ impl Loaded {
         let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| wrong(key, &error))?;
         let provider = Arc::new(ring::default_provider());
         let config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
+            // Older versions are in the tree for the sake of receivers that messages go to.
+            .with_protocol_versions(&[&TLS13])
             .and_then(|config| config.with_no_client_auth().with_single_cert(chain, secret));
         let mut config = config.map_err(|error| wrong(cert, &error))?;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];

@@ -8,6 +8,7 @@ use defib_core::{
     Signal, Topology,
 };
 use defib_host::protocol::{Request, RunKey};
+use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::Engine;
@@ -88,6 +89,8 @@ pub(crate) enum Ask {
     Stored(u64),
     /// The history has on disk what the journal set aside.
     Flushed,
+    /// Something has happened that is to be in the history, and about no agent.
+    Say(&'static str, Vec<(&'static str, Value)>),
     /// A run cannot be spawned as declared.
     Unspawnable {
         /// Which.
@@ -148,6 +151,7 @@ impl Engine {
             Ask::Ledger(notice) => self.hear_ledger(notice),
             Ask::Stored(ticket) => self.stored(ticket),
             Ask::Flushed => self.journal.forget(),
+            Ask::Say(kind, body) => self.tell(kind, None, body),
             Ask::Unspawnable { key, why } => self.unspawnable(&key, why),
         }
     }
@@ -188,6 +192,7 @@ impl Engine {
             | Ask::Ledger(_)
             | Ask::Stored(_)
             | Ask::Flushed
+            | Ask::Say(..)
             | Ask::Unspawnable { .. } => {}
         }
         self.rise();
@@ -279,6 +284,7 @@ impl Engine {
     pub(super) fn apply(&mut self) {
         self.index_agents();
         self.drop_stale_changes();
+        self.tell_roll(Some(self.seq));
         let topology = self.topology();
         let count = topology.agents.len();
         let _ = self.ask_core(Input::Apply(Box::new(topology)));

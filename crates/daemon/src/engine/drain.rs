@@ -39,8 +39,9 @@ impl Engine {
             self.note_blame(record);
         }
         for notice in notices(&out.records) {
-            let stamp = self.stamp(self.project_name_of(&notice.agent));
-            let body = notice.body();
+            let project = self.project_name_of(&notice.agent);
+            let body = notice.body(self.channels_for(project.as_ref(), notice.what));
+            let stamp = self.stamp(project);
             self.note(Event::new(stamp, NOTIFIED, Some(notice.agent), notice.run, body));
         }
         self.write_journal();

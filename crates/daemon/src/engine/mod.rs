@@ -56,6 +56,7 @@ use crate::journal::Journal;
 use crate::ledger::Ledger;
 use crate::liveness::Owns;
 use crate::logs::{Activity, Scribe, ScribeEvent, Source};
+use crate::notify::Roll;
 use crate::recipe::Project;
 
 /// The way to the engine, for everyone else in the daemon.
@@ -178,6 +179,8 @@ pub(crate) struct Engine {
     dawn: Option<start::Dawn>,
     /// Where the doors are told where to be.
     site: watch::Sender<Option<Site>>,
+    /// Where the herald is told who is to be told.
+    roll: watch::Sender<Roll>,
 }
 
 impl Engine {

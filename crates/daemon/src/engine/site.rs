@@ -1,10 +1,15 @@
 //! What projects say of the daemon itself. There is one daemon, so they may not contradict each other.
 
+use std::sync::Arc;
+
 use defib_config::config::Server;
+use defib_core::Name;
 
 use super::Engine;
 use super::ask::Failed;
 use crate::doors::Site;
+use crate::notify::Roll;
+use crate::recipe::Project;
 use crate::wire::{ErrorCode, ErrorDetail, UpRequest};
 
 impl Engine {
@@ -20,6 +25,21 @@ impl Engine {
             *known = Some(site);
             is_new
         });
+    }
+
+    /// Says to the herald who is to be told, and from which event on those are who are new.
+    pub(super) fn tell_roll(&self, since: Option<u64>) {
+        let channels = self.projects.values().flat_map(Project::channels).map(Arc::new).collect();
+        // The herald ends only with the process.
+        let _ = self.roll.send(Roll { channels, since });
+    }
+
+    /// The channels of an agent's project that want to be told of something.
+    pub(super) fn channels_for(&self, project: Option<&Name>, what: &str) -> Vec<String> {
+        let project = project.and_then(|name| self.projects.get(name));
+        let channels = project.into_iter().flat_map(|project| &project.config.notify);
+        let told = channels.filter(|notify| notify.on.iter().any(|topic| topic.word() == what));
+        told.map(|notify| notify.name.to_string()).collect()
     }
 
     /// A project may not contradict another that is up.

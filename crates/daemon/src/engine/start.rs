@@ -39,6 +39,7 @@ use crate::ledger::Ledger;
 use crate::liveness::Owns;
 use crate::logs::{Activity, Scribe};
 use crate::meter::Meters;
+use crate::notify::Roll;
 use crate::recipe::Project;
 use crate::terminal::Terminals;
 use crate::wire::{DaemonInfo, Mode, stamp};
@@ -68,6 +69,8 @@ pub(crate) struct Setup {
     pub(crate) awaits_up: bool,
     /// Where it is told where to listen.
     pub(crate) site: watch::Sender<Option<Site>>,
+    /// Where it is told who is to be told.
+    pub(crate) roll: watch::Sender<Roll>,
 }
 
 /// How long an `up` is awaited that a daemon was started for.
@@ -194,6 +197,7 @@ impl Engine {
             damaged,
             awaits_up,
             site,
+            roll,
         } = setup;
         let heard = Inheritance::hear(&mut keeper)?;
         let (mut journal, mut unwritten) = Journal::open(&home.join("journal"))?;
@@ -270,6 +274,7 @@ impl Engine {
             leave: false,
             dawn: None,
             site,
+            roll,
             home,
         };
         let says = says(damaged, unreadable);
@@ -290,6 +295,7 @@ impl Engine {
     /// Goes on where another daemon stopped, with its agents alive.
     fn adopt(&mut self, settings: Settings, snapshot: Snapshot, heard: Inheritance) {
         self.index_agents();
+        self.tell_roll(None);
         let topology = self.topology();
         let continuity = Continuity::Unbroken;
         self.supervisor = Supervisor::restore(settings, topology, snapshot, continuity, now());
@@ -337,6 +343,7 @@ impl Engine {
         let Some(dawn) = self.dawn.take() else { return };
         let Dawn { settings, intents, last_days, says, .. } = dawn;
         self.index_agents();
+        self.tell_roll(Some(self.seq));
         for project in self.projects.values().cloned().collect::<Vec<_>>() {
             self.keep_project(&project);
         }

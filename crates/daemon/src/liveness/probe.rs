@@ -3,9 +3,7 @@
 //! One task a run, on the API's runtime, which ends with the run. Nothing here waits on the engine's
 //! thread.
 
-use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use defib_config::config::{Probe, ProbeTarget};
@@ -13,11 +11,9 @@ use http_body_util::Empty;
 use hyper::body::Bytes;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use rustix::event::{PollFd, PollFlags};
-use rustix::process::{Pid, PidfdFlags, Signal};
-use rustix::time::Timespec;
 use tokio::net::TcpStream;
 
+use crate::errand::Errand;
 use crate::recipe::argv;
 
 /// Until an agent is ready by its probe, it is asked this often at least.
@@ -100,7 +96,10 @@ async fn ask(probe: &Probe, surroundings: &Surroundings) -> Result<(), String> {
         ProbeTarget::Exec(command) => {
             let (words, surroundings, timeout) =
                 (argv(command), surroundings.clone(), probe.timeout);
-            let run = move || execute(&words, &surroundings, timeout);
+            let run = move || {
+                let Surroundings { env, cwd } = &surroundings;
+                Errand { words: &words, env, cwd, input: &[], timeout }.run()
+            };
             tokio::task::spawn_blocking(run).await.unwrap_or_else(|error| Err(error.to_string()))
         }
     }
@@ -135,63 +134,4 @@ async fn http(url: &str) -> Result<(), String> {
     let response = response.map_err(failed)?;
     let status = response.status();
     if status.is_success() { Ok(()) } else { Err(format!("it answered {status}")) }
-}
-
-/// Runs a command and waits for it, on a thread where one may wait.
-fn execute(words: &[String], at: &Surroundings, timeout: Duration) -> Result<(), String> {
-    let Some((program, arguments)) = words.split_first() else { return Err("no command".into()) };
-    let mut command = Command::new(program);
-    command
-        .args(arguments)
-        .env_clear()
-        .envs(at.env.iter().map(|(name, value)| (name, value)))
-        .current_dir(&at.cwd)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .process_group(0);
-    let mut child = command.spawn().map_err(|error| format!("{program}: {error}"))?;
-    let ended = await_end(&child, timeout);
-    // Whether it ended or not: nothing that it started outlives the probe.
-    if let Some(group) = Pid::from_raw(i32::try_from(child.id()).unwrap_or(0)) {
-        let _ = rustix::process::kill_process_group(group, Signal::KILL);
-    }
-    let status = child.wait().map_err(|error| error.to_string())?;
-    match (ended, status.code()) {
-        (false, _) => Err(format!("no answer within {}", defib_core::span::Shown(timeout))),
-        (true, Some(0)) => Ok(()),
-        (true, Some(code)) => Err(format!("it exited with {code}")),
-        (true, None) => Err(format!("it was ended: {status}")),
-    }
-}
-
-/// Whether a child ends in time. It is not waited for, so that its group's number stays its own.
-fn await_end(child: &Child, timeout: Duration) -> bool {
-    let Ok(pidfd) = rustix::process::pidfd_open(Pid::from_child(child), PidfdFlags::empty()) else {
-        return false;
-    };
-    let mut polled = [PollFd::new(&pidfd, PollFlags::IN)];
-    let timeout = Timespec::try_from(timeout).ok();
-    matches!(rustix::event::poll(&mut polled, timeout.as_ref()), Ok(1))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_command_answers_by_its_exit_code_and_in_time() {
-        let at = Surroundings {
-            env: vec![("PATH".into(), "/usr/bin:/bin".into()), ("WORD".into(), "7".into())],
-            cwd: "/".into(),
-        };
-        let run = |line: &str, ms| {
-            let words = ["/bin/sh", "-c", line].map(str::to_owned);
-            execute(&words, &at, Duration::from_millis(ms))
-        };
-        assert_eq!(run("test \"$WORD\" = 7 && test \"$PWD\" = /", 60_000), Ok(()));
-        assert_eq!(run("exit 3", 60_000), Err("it exited with 3".to_owned()));
-        assert_eq!(run("sleep 60", 50), Err("no answer within 50ms".to_owned()));
-        assert!(execute(&["/no/such".to_owned()], &at, Duration::from_secs(9)).is_err());
-    }
 }

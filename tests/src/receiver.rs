@@ -1,0 +1,208 @@
+//! Where messages arrive: an HTTP receiver and a mail server, each as small as it can be.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::DEADLINE;
+
+/// One POST that arrived.
+#[derive(Debug, Clone)]
+pub struct Received {
+    /// Its headers, with names in small letters.
+    pub headers: BTreeMap<String, String>,
+    /// What it said, byte for byte.
+    pub body: Vec<u8>,
+    /// What it was answered with; 0 is no answer.
+    pub answered: u16,
+}
+
+impl Received {
+    /// What it said.
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).expect("JSON")
+    }
+}
+
+type Shared<T> = Arc<(Mutex<Vec<T>>, Condvar)>;
+
+/// Takes POST requests and answers each as a script says.
+pub struct Receiver {
+    address: String,
+    shared: Shared<Received>,
+}
+
+impl Receiver {
+    /// One that answers the request with this number, counted from zero, by `answer`: a status, or 0
+    /// to hang up without a word.
+    pub fn answering(answer: impl Fn(usize) -> u16 + Send + 'static) -> Receiver {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let shared: Shared<Received> = Arc::default();
+        let theirs = shared.clone();
+        std::thread::spawn(move || {
+            for (number, stream) in listener.incoming().enumerate() {
+                let Ok(stream) = stream else { return };
+                let status = answer(number);
+                if let Some(received) = receive(&stream, status) {
+                    push(&theirs, received);
+                }
+            }
+        });
+        Receiver { address, shared }
+    }
+
+    /// Its address.
+    pub fn url(&self) -> String {
+        format!("http://{}/hook?a=b", self.address)
+    }
+
+    /// Everything that has arrived.
+    pub fn all(&self) -> Vec<Received> {
+        lock(&self.shared).clone()
+    }
+
+    /// Waits until what has arrived is as wanted.
+    #[track_caller]
+    pub fn find<T>(&self, what: &str, look: impl Fn(&[Received]) -> Option<T>) -> T {
+        find(&self.shared, what, look)
+    }
+}
+
+/// A mail that arrived.
+#[derive(Debug, Clone, Default)]
+pub struct Mail {
+    /// From whom, by the envelope.
+    pub from: String,
+    /// To whom.
+    pub to: Vec<String>,
+    /// Head and body.
+    pub text: String,
+}
+
+/// A mail server that takes everything.
+pub struct Mailbox {
+    /// Its port.
+    pub port: u16,
+    shared: Shared<Mail>,
+}
+
+impl Mailbox {
+    /// One on a port of its own.
+    pub fn open() -> Mailbox {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let shared: Shared<Mail> = Arc::default();
+        let theirs = shared.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let Ok(stream) = stream else { return };
+                let _ = take_mail(&stream, |mail| push(&theirs, mail));
+            }
+        });
+        Mailbox { port, shared }
+    }
+
+    /// Waits until what has arrived is as wanted.
+    #[track_caller]
+    pub fn find<T>(&self, what: &str, look: impl Fn(&[Mail]) -> Option<T>) -> T {
+        find(&self.shared, what, look)
+    }
+}
+
+fn lock<T>(shared: &Shared<T>) -> MutexGuard<'_, Vec<T>> {
+    shared.0.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn push<T>(shared: &Shared<T>, one: T) {
+    lock(shared).push(one);
+    shared.1.notify_all();
+}
+
+#[track_caller]
+fn find<T: std::fmt::Debug, F>(
+    shared: &Shared<T>,
+    what: &str,
+    look: impl Fn(&[T]) -> Option<F>,
+) -> F {
+    let begin = Instant::now();
+    let mut all = lock(shared);
+    loop {
+        if let Some(found) = look(&all) {
+            return found;
+        }
+        let left = DEADLINE.checked_sub(begin.elapsed());
+        let left = left.unwrap_or_else(|| panic!("waited in vain for {what}; there is {all:#?}"));
+        all = shared.1.wait_timeout(all, left).unwrap_or_else(PoisonError::into_inner).0;
+    }
+}
+
+/// Reads one request and answers it.
+fn receive(stream: &TcpStream, status: u16) -> Option<Received> {
+    stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
+    let mut reader = BufReader::new(stream);
+    let mut line = String::new();
+    reader.read_line(&mut line).ok()?;
+    assert!(line.starts_with("POST /hook?a=b HTTP/1.1"), "{line}");
+    let mut headers = BTreeMap::new();
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).ok()?;
+        let Some((name, value)) = line.trim_end().split_once(": ") else { break };
+        headers.insert(name.to_ascii_lowercase(), value.to_owned());
+    }
+    let length: usize = headers.get("content-length")?.parse().ok()?;
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).ok()?;
+    if status > 0 {
+        let answer = format!("HTTP/1.1 {status} Said\r\ncontent-length: 4\r\n\r\nwell");
+        let mut writer = stream;
+        let _ = writer.write_all(answer.as_bytes());
+    }
+    Some(Received { headers, body, answered: status })
+}
+
+/// Speaks as much SMTP as it takes to be handed a mail.
+fn take_mail(stream: &TcpStream, mut keep: impl FnMut(Mail)) -> std::io::Result<()> {
+    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+    let mut reader = BufReader::new(stream);
+    let mut say = |line: &str| {
+        let mut writer = stream;
+        writer.write_all(format!("{line}\r\n").as_bytes())
+    };
+    let mut mail = Mail::default();
+    say("220 a test's")?;
+    let mut line = String::new();
+    while reader.read_line(&mut line)? > 0 {
+        let word = line.trim_end().to_owned();
+        line.clear();
+        match word.split(' ').next().unwrap_or_default() {
+            "EHLO" | "HELO" => say("250 8BITMIME")?,
+            "MAIL" => {
+                mail.from = word;
+                say("250 good")?;
+            }
+            "RCPT" => {
+                mail.to.push(word);
+                say("250 good")?;
+            }
+            "DATA" => {
+                say("354 go on")?;
+                while reader.read_line(&mut line)? > 0 && line != ".\r\n" {
+                    mail.text.push_str(&line);
+                    line.clear();
+                }
+                line.clear();
+                keep(std::mem::take(&mut mail));
+                say("250 taken")?;
+            }
+            "QUIT" => return say("221 bye"),
+            _ => say("250 good")?,
+        }
+    }
+    Ok(())
+}
