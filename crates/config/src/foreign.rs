@@ -12,10 +12,20 @@
 mod aide;
 pub mod aivex;
 mod celistra;
+mod compose;
+mod container;
 mod ecology;
 mod folder;
+mod healthcheck;
+mod ini;
+mod interpolate;
 mod json;
+mod phrase;
+mod pm2;
+mod procfile;
+mod program;
 mod section;
+mod supervisord;
 mod weave;
 mod write;
 mod yaml;
@@ -26,7 +36,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::diagnostic::Findings;
+use crate::lower::name_of_folder;
 use crate::source::Span;
+use crate::suggest::quoted;
 use crate::tree::{self, Entry};
 
 use section::{Section, Taken};
@@ -49,12 +61,29 @@ pub enum Format {
     Ecology,
     /// A `weave.toml`.
     Weave,
+    /// A `Procfile`.
+    Procfile,
+    /// A `supervisord.conf`.
+    Supervisord,
+    /// A PM2 ecosystem, as JSON or YAML.
+    Pm2,
+    /// A compose file.
+    Compose,
 }
 
 impl Format {
     /// Every format.
-    pub const ALL: [Format; 5] =
-        [Format::Defib, Format::Aide, Format::Celistra, Format::Ecology, Format::Weave];
+    pub const ALL: [Format; 9] = [
+        Format::Defib,
+        Format::Aide,
+        Format::Celistra,
+        Format::Ecology,
+        Format::Weave,
+        Format::Procfile,
+        Format::Supervisord,
+        Format::Pm2,
+        Format::Compose,
+    ];
 
     /// The word by which people call it.
     pub const fn word(self) -> &'static str {
@@ -64,6 +93,10 @@ impl Format {
             Format::Celistra => "celistra",
             Format::Ecology => "ecology",
             Format::Weave => "weave",
+            Format::Procfile => "procfile",
+            Format::Supervisord => "supervisord",
+            Format::Pm2 => "pm2",
+            Format::Compose => "compose",
         }
     }
 
@@ -76,13 +109,34 @@ impl Format {
     pub fn detect(path: &Path, text: &str) -> Format {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let extension = path.extension().unwrap_or_default().to_string_lossy();
+        let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
         match (name.as_ref(), extension.as_ref()) {
             ("defib.toml", _) => Format::Defib,
             ("weave.toml", _) => Format::Weave,
             _ if is_aidefile(&name) => Format::Aide,
-            (_, "yaml" | "yml") => Format::Ecology,
+            _ if name == "Procfile" || name.starts_with("Procfile.") => Format::Procfile,
+            (_, "Procfile") => Format::Procfile,
+            (_, "conf" | "ini") => Format::Supervisord,
+            (_, "js" | "cjs" | "mjs" | "ts") => Format::Pm2,
+            (_, "yaml" | "yml") => Format::of_yaml(&name, text),
+            (_, "json") if name.starts_with("ecosystem") || has(&["\"apps\"", "\"script\""]) => {
+                Format::Pm2
+            }
+            (_, "json") if text.trim_start().starts_with('[') => Format::Pm2,
             (_, "json") => Format::Celistra,
             _ => Format::by_headers(text),
+        }
+    }
+
+    /// What a YAML file is, by its name and by keys that only one format has.
+    fn of_yaml(name: &str, text: &str) -> Format {
+        let has = |key: &str| text.lines().any(|line| line.starts_with(key));
+        if name.starts_with("compose.") || name.starts_with("docker-compose") || has("services:") {
+            Format::Compose
+        } else if has("apps:") {
+            Format::Pm2
+        } else {
+            Format::Ecology
         }
     }
 
@@ -93,6 +147,8 @@ impl Format {
             Format::Aide
         } else if has("[[agent]]") || has("default_strategy") {
             Format::Weave
+        } else if has("[program:") || has("[supervisord]") {
+            Format::Supervisord
         } else {
             Format::Defib
         }
@@ -184,7 +240,38 @@ pub(crate) fn read(
         Format::Celistra => celistra::translate(json::read(text, findings)?, findings),
         Format::Ecology => Some(ecology::translate(yaml::read(text, findings)?, findings)),
         Format::Weave => Some(weave::translate(tree::read(text, findings)?, findings)),
+        Format::Procfile => Some(procfile::translate(text, findings)),
+        Format::Supervisord => Some(supervisord::translate(text, folder, findings)),
+        Format::Pm2 => pm2::translate(text, findings),
+        Format::Compose => compose::translate(text, findings),
     }
+}
+
+/// A name of ours for a foreign one: of the characters that ours have, and unlike those that are
+/// there already.
+fn named_alike(
+    theirs: &str,
+    span: Span,
+    taken: &section::Table,
+    findings: &mut Findings,
+) -> String {
+    let fitting =
+        name_of_folder(theirs).map_or_else(|| "agent".to_owned(), |name| name.to_string());
+    let mut name = fitting.clone();
+    let mut number = 2;
+    while taken.has(&name) {
+        // Cut where the number would make it too long.
+        let kept: String = fitting.chars().take(56).collect();
+        name = format!("{kept}-{number}");
+        number += 1;
+    }
+    if name != theirs {
+        let message = format!("{} is called `{name}` here", quoted(theirs));
+        findings
+            .warning(span, message)
+            .help("names have letters, digits, `-`, `_` and `.`, once each");
+    }
+    name
 }
 
 /// A span as it is written in a `defib.toml`, exactly.
@@ -218,6 +305,18 @@ mod tests {
             ("other.toml", "  [[agent]]", Format::Weave),
             ("other.toml", "[agent.a]", Format::Defib),
             ("Aidefilex", "", Format::Defib),
+            ("Procfile", "", Format::Procfile),
+            ("a/Procfile.dev", "", Format::Procfile),
+            ("supervisord.conf", "", Format::Supervisord),
+            ("x", "[program:web]\ncommand=a", Format::Supervisord),
+            ("ecosystem.json", "", Format::Pm2),
+            ("ecosystem.config.js", "", Format::Pm2),
+            ("process.json", "{ \"apps\": [] }", Format::Pm2),
+            ("process.json", "[{}]", Format::Pm2),
+            ("process.yml", "apps:\n  - script: a.js", Format::Pm2),
+            ("docker-compose.prod.yml", "", Format::Compose),
+            ("compose.yaml", "", Format::Compose),
+            ("stack.yml", "x-a: 1\nservices:\n", Format::Compose),
         ] {
             assert_eq!(Format::detect(Path::new(path), text), format, "{path} {text}");
         }

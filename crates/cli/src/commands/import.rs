@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use defib_config::{Format, Options, Report};
+use defib_config::{Diagnostic, Format, Options, Report, Severity};
 
 use crate::failure::{Code, Failure};
 use crate::output;
@@ -13,12 +13,16 @@ use crate::output;
 What has no equal is a comment with its line, and a warning on standard error. Nothing is started.
 
 Examples:
-  defib import weave.toml > defib.toml
+  defib import Procfile > defib.toml
+  defib import /etc/supervisor/supervisord.conf
+  defib import ecosystem.json
+  defib import docker-compose.yml
+  defib import weave.toml
   defib import Aidefile --runner 'claude -p tidy'
-  defib import config.yaml
   defib import --aivex . > defib.toml")]
 pub(crate) struct Import {
-    /// The file: an Aidefile, a weave.toml, a YAML of agents, a spawn request
+    /// The file: a Procfile, a supervisord.conf, a PM2 ecosystem as JSON, a compose file, an Aidefile,
+    /// a weave.toml, a YAML of agents, a spawn request
     #[arg(value_name = "FILE", required_unless_present = "aivex")]
     file: Option<PathBuf>,
     /// What the file is, where its name leaves a doubt
@@ -48,9 +52,21 @@ impl Import {
         };
         let imported = defib_config::import(path, &text, &options);
         let origin = path.display().to_string();
-        anstream::eprint!("{}", Report::new(&origin, &text, &imported.diagnostics).render(true));
-        let toml = imported.toml.ok_or_else(|| Failure::told(Code::Config))?;
-        output::print(&toml)
+        let report = Report::new(&origin, &text, &imported.diagnostics);
+        let Some(toml) = &imported.toml else {
+            anstream::eprint!("{}", report.render(true));
+            return Err(Failure::told(Code::Config));
+        };
+        say_warnings(&origin, &report, &imported.diagnostics);
+        output::print(toml)
+    }
+}
+
+/// What has no equal, a line each: there may be many, and each is in the output as well.
+fn say_warnings(origin: &str, report: &Report<'_>, diagnostics: &[Diagnostic]) {
+    for found in diagnostics.iter().filter(|found| found.severity == Severity::Warning) {
+        let line = report.position(found.span).line;
+        anstream::eprintln!("warning: {origin}:{line}: {}", found.message);
     }
 }
 

@@ -9,6 +9,17 @@ use crate::tree::{Entry, Node, Value};
 
 /// Reads a text whose outermost value is an object.
 pub(super) fn read(text: &str, findings: &mut Findings) -> Option<Vec<Entry>> {
+    let node = read_any(text, findings)?;
+    let Value::Table(entries) = node.value else {
+        let message = format!("an object is expected here, not {}", node.value.sort());
+        findings.error(node.span, message);
+        return None;
+    };
+    Some(entries)
+}
+
+/// Reads a text, whatever its outermost value is.
+pub(super) fn read_any(text: &str, findings: &mut Findings) -> Option<Node> {
     // A number too large for a machine word is still JSON, and nothing here is nested deeply.
     if let Err(error) = serde_json::from_str::<serde_json::Value>(text) {
         let line_start = text.split_inclusive('\n').take(error.line().saturating_sub(1));
@@ -18,13 +29,7 @@ pub(super) fn read(text: &str, findings: &mut Findings) -> Option<Vec<Entry>> {
         findings.error(Span { start: at, end: at + 1 }, format!("this is no JSON: {what}"));
         return None;
     }
-    let node = Walk { text, at: 0 }.value();
-    let Value::Table(entries) = node.value else {
-        let message = format!("an object is expected here, not {}", node.value.sort());
-        findings.error(node.span, message);
-        return None;
-    };
-    Some(entries)
+    Some(Walk { text, at: 0 }.value())
 }
 
 /// A walk through text that is known to be JSON.

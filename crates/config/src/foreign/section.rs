@@ -46,6 +46,31 @@ impl Section {
         (!matches!(node.value, Value::Null)).then_some(node)
     }
 
+    /// A key with its value and its place.
+    pub(super) fn entry(&mut self, key: &'static str) -> Option<Entry> {
+        self.known.push(key);
+        let at = self.entries.iter().position(|entry| entry.key == key)?;
+        Some(self.entries.remove(at))
+    }
+
+    /// Every key of a sort.
+    pub(super) fn take_all(&mut self, is_one: impl Fn(&str) -> bool) -> Vec<Entry> {
+        let (taken, left) =
+            std::mem::take(&mut self.entries).into_iter().partition(|entry| is_one(&entry.key));
+        self.entries = left;
+        taken
+    }
+
+    /// All that nobody took.
+    pub(super) fn into_entries(self) -> Vec<Entry> {
+        self.entries
+    }
+
+    /// Puts a key back where nothing has become of it.
+    pub(super) fn give_back(&mut self, entry: Entry) {
+        self.entries.push(entry);
+    }
+
     /// Puts a value there, or back.
     pub(super) fn give(&mut self, key: &str, node: Node) {
         let (key, key_span) = (key.to_owned(), node.span);
@@ -169,6 +194,37 @@ pub(super) fn unsupported(span: Span, what: &str, instead: &str, findings: &mut 
     findings.warning(span, format!("{what} is not supported")).label("passed over").help(instead);
 }
 
+/// A plain value as a text, in the words of the file it stands in: `1.10` is not `1.1`.
+pub(super) fn scalar_text(node: &Node, file: &str) -> String {
+    let written = file.get(node.span.start..node.span.end).map(str::trim);
+    match &node.value {
+        Value::Text(text) => text.clone(),
+        Value::Bool(flag) => flag.to_string(),
+        Value::Integer(number) => written
+            .filter(|text| !text.is_empty())
+            .map_or_else(|| number.to_string(), str::to_owned),
+        Value::Float(number) => written
+            .filter(|text| !text.is_empty())
+            .map_or_else(|| number.to_string(), str::to_owned),
+        Value::HugeInteger => written.unwrap_or_default().to_owned(),
+        Value::Date | Value::Null | Value::List(_) | Value::Table(_) => String::new(),
+    }
+}
+
+/// Says of each key that is there and known why it does nothing here, and what does instead.
+pub(super) fn no_equal(
+    section: &mut Section,
+    keys: &[(&'static str, &'static str)],
+    findings: &mut Findings,
+) {
+    for (key, instead) in keys {
+        if let Some(entry) = section.entry(key) {
+            let message = format!("`{key}` has no equal: {instead}");
+            findings.warning(entry.key_span, message).label("passed over");
+        }
+    }
+}
+
 /// A table of a `defib.toml` that is built from foreign values.
 #[derive(Debug, Default)]
 pub(super) struct Table {
@@ -213,6 +269,11 @@ impl Table {
         self.list("limits", span, vec![Node { span, value: Value::Table(limit.entries) }]);
     }
 
+    /// Its entries once more, for another agent of the same make.
+    pub(super) fn copied(&self) -> Vec<Entry> {
+        self.entries.iter().map(copy).collect()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -220,4 +281,24 @@ impl Table {
     pub(super) fn has(&self, key: &str) -> bool {
         self.entries.iter().any(|entry| entry.key == key)
     }
+}
+
+fn copy(entry: &Entry) -> Entry {
+    let Entry { key, key_span, node } = entry;
+    Entry { key: key.clone(), key_span: *key_span, node: copy_node(node) }
+}
+
+fn copy_node(node: &Node) -> Node {
+    let value = match &node.value {
+        Value::Text(text) => Value::Text(text.clone()),
+        Value::Bool(flag) => Value::Bool(*flag),
+        Value::Integer(integer) => Value::Integer(*integer),
+        Value::HugeInteger => Value::HugeInteger,
+        Value::Float(float) => Value::Float(*float),
+        Value::Date => Value::Date,
+        Value::Null => Value::Null,
+        Value::List(items) => Value::List(items.iter().map(copy_node).collect()),
+        Value::Table(entries) => Value::Table(entries.iter().map(copy).collect()),
+    };
+    Node { span: node.span, value }
 }

@@ -1,0 +1,1 @@
+module.exports = { apps: [{ name: "web", script: "app.js" }] };
