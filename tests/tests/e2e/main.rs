@@ -25,6 +25,7 @@ mod simulate;
 mod stopping;
 mod storm;
 mod terminal;
+mod top;
 mod trees;
 
 use defib_e2e::Bench;

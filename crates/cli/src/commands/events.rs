@@ -83,21 +83,26 @@ impl Events {
         if self.json {
             return output::raw(format!("{event}\n").as_bytes());
         }
-        let word = |key: &str| event[key].as_str().unwrap_or_default().to_owned();
-        let rest: Vec<String> = event
-            .as_object()
-            .into_iter()
-            .flatten()
-            .filter(|(key, value)| {
-                !["seq", "at", "agent", "run", "type"].contains(&key.as_str()) && !value.is_null()
-            })
-            .map(|(key, value)| format!("{key}={value}"))
-            .collect();
-        let run = event["run"].as_u64().map(|run| format!("#{run}")).unwrap_or_default();
-        let (at, agent, kind) = (word("at"), word("agent"), word("type"));
-        let line = format!("{at}  {agent:16} {run:>5}  {kind:18} {}\n", rest.join(" "));
-        output::raw(line.as_bytes())
+        let at = event["at"].as_str().unwrap_or_default();
+        output::raw(format!("{at}  {}\n", event_body(event)).as_bytes())
     }
+}
+
+/// An event on one line, without when it was.
+pub(crate) fn event_body(event: &Value) -> String {
+    let word = |key: &str| event[key].as_str().unwrap_or_default();
+    let rest: Vec<String> = event
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|(key, value)| {
+            !["seq", "at", "agent", "run", "type"].contains(&key.as_str()) && !value.is_null()
+        })
+        .map(|(key, value)| format!("{key}={value}"))
+        .collect();
+    let run = event["run"].as_u64().map(|run| format!("#{run}")).unwrap_or_default();
+    let (agent, kind) = (word("agent"), word("type"));
+    format!("{agent:16} {run:>5}  {kind:18} {}", rest.join(" "))
 }
 
 /// Print runs and how they ended, newest first
