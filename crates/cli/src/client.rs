@@ -141,7 +141,7 @@ impl Client {
         path: &str,
         take: impl FnMut(&[u8]) -> Result<bool, Failure>,
     ) -> Result<Ended, Failure> {
-        self.pieces(Method::GET, path, Bytes::new(), take)
+        self.pieces(Method::GET, path, Bytes::new(), std::future::pending(), take)
     }
 
     /// Asks for something that comes piece by piece.
@@ -151,8 +151,19 @@ impl Client {
         body: &impl Serialize,
         take: impl FnMut(&[u8]) -> Result<bool, Failure>,
     ) -> Result<Ended, Failure> {
+        self.post_stream_until(path, body, std::future::pending(), take)
+    }
+
+    /// Asks for something that comes piece by piece, until something else has come about.
+    pub(crate) fn post_stream_until(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+        stop: impl Future<Output = ()>,
+        take: impl FnMut(&[u8]) -> Result<bool, Failure>,
+    ) -> Result<Ended, Failure> {
         let body = serde_json::to_vec(body).map_err(|error| Failure::new(Code::Failed, error))?;
-        self.pieces(Method::POST, path, body.into(), take)
+        self.pieces(Method::POST, path, body.into(), stop, take)
     }
 
     fn pieces(
@@ -160,11 +171,18 @@ impl Client {
         method: Method,
         path: &str,
         body: Bytes,
+        stop: impl Future<Output = ()>,
         mut take: impl FnMut(&[u8]) -> Result<bool, Failure>,
     ) -> Result<Ended, Failure> {
         self.runtime.block_on(async {
+            let mut stop = std::pin::pin!(stop);
             let mut response = self.good(self.send(method, path, body).await).await?;
-            while let Some(frame) = response.frame().await {
+            loop {
+                let frame = tokio::select! {
+                    frame = response.frame() => frame,
+                    () = &mut stop => return Ok(Ended::Enough),
+                };
+                let Some(frame) = frame else { return Ok(Ended::Complete) };
                 let Ok(frame) = frame else { return Ok(Ended::Lost) };
                 if let Some(bytes) = frame.data_ref()
                     && !take(bytes)?
@@ -172,7 +190,6 @@ impl Client {
                     return Ok(Ended::Enough);
                 }
             }
-            Ok(Ended::Complete)
         })
     }
 

@@ -13,6 +13,7 @@ mod interrupt;
 mod output;
 mod table;
 mod tty;
+mod tui;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -33,6 +33,7 @@ mod stopping;
 mod storm;
 mod terminal;
 mod tls;
+mod top;
 mod trees;
 
 use defib_e2e::Bench;

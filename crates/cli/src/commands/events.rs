@@ -89,7 +89,12 @@ impl Events {
 
 /// An event as a line for people.
 pub(crate) fn line(event: &Value) -> String {
-    let word = |key: &str| event[key].as_str().unwrap_or_default().to_owned();
+    format!("{}  {}", event["at"].as_str().unwrap_or_default(), event_body(event))
+}
+
+/// An event on one line, without when it was.
+pub(crate) fn event_body(event: &Value) -> String {
+    let word = |key: &str| event[key].as_str().unwrap_or_default();
     let rest: Vec<String> = event
         .as_object()
         .into_iter()
@@ -100,8 +105,8 @@ pub(crate) fn line(event: &Value) -> String {
         .map(|(key, value)| format!("{key}={value}"))
         .collect();
     let run = event["run"].as_u64().map(|run| format!("#{run}")).unwrap_or_default();
-    let (at, agent, kind) = (word("at"), word("agent"), word("type"));
-    format!("{at}  {agent:16} {run:>5}  {kind:18} {}", rest.join(" "))
+    let (agent, kind) = (word("agent"), word("type"));
+    format!("{agent:16} {run:>5}  {kind:18} {}", rest.join(" "))
 }
 
 /// Print runs and how they ended, newest first

@@ -28,6 +28,7 @@ mod simulate;
 mod status;
 mod timeline;
 mod token;
+mod top;
 mod up;
 mod upgrade;
 mod version;
@@ -42,6 +43,10 @@ use defib_config::{Config, Format, Loaded, Options, Watchdog};
 use crate::client::Client;
 use crate::failure::{Code, Failure};
 use crate::home::Home;
+
+pub(crate) use events::event_body;
+pub(crate) use ledger::number;
+pub(crate) use why::post_mortem;
 
 /// What every command may need.
 #[derive(Debug)]
@@ -67,6 +72,7 @@ pub(crate) enum Command {
     Down(down::Down),
     #[command(visible_alias = "ps")]
     Status(status::Status),
+    Top(top::Top),
     Start(act::Start),
     Stop(act::Stop),
     Restart(act::Restart),
@@ -111,6 +117,7 @@ impl Command {
             Command::Up(up) => up.run(context),
             Command::Down(down) => down.run(context),
             Command::Status(status) => status.run(context),
+            Command::Top(top) => top.run(context),
             Command::Start(start) => start.run(context),
             Command::Stop(stop) => stop.run(context),
             Command::Restart(restart) => restart.run(context),

@@ -52,8 +52,8 @@ impl Why {
     }
 }
 
-/// The post-mortem for people.
-pub(super) fn post_mortem(why: &Facts, now: Timestamp) -> String {
+/// The post-mortem as people read it.
+pub(crate) fn post_mortem(why: &Facts, now: Timestamp) -> String {
     let (agent, name) = (&why.agent, &why.agent.name);
     let mut text = match &agent.reason {
         Some(reason) => format!("{name} is {} ({reason}).\n", agent.state),
