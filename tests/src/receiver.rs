@@ -170,7 +170,7 @@ fn receive(stream: &TcpStream, status: u16) -> Option<Received> {
 fn take_mail(stream: &TcpStream, mut keep: impl FnMut(Mail)) -> std::io::Result<()> {
     stream.set_read_timeout(Some(Duration::from_secs(10)))?;
     let mut reader = BufReader::new(stream);
-    let mut say = |line: &str| {
+    let say = |line: &str| {
         let mut writer = stream;
         writer.write_all(format!("{line}\r\n").as_bytes())
     };

@@ -22,7 +22,7 @@ pub(crate) struct Notice {
 
 impl Notice {
     /// What the event says.
-    pub(crate) fn body(&self, channels: Vec<String>) -> Map<String, Value> {
+    pub(crate) fn body(&self, channels: &[String]) -> Map<String, Value> {
         let entries = [("what", json!(self.what)), ("channels", json!(channels))];
         entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
     }

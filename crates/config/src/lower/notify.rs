@@ -27,7 +27,7 @@ pub(super) fn notify(name: &Spelled, own: Layers<'_>, findings: &mut Findings) -
         name: name.name.clone(),
         on,
         target: target(own, findings)?,
-        secret: secret(own, findings)?,
+        secret: secret(own, findings),
         cooldown: own.duration("cooldown").unwrap_or(Duration::from_secs(600)),
     })
 }
@@ -56,8 +56,8 @@ fn target(own: Layers<'_>, findings: &mut Findings) -> Option<NotifyTarget> {
     None
 }
 
-/// What a webhook is signed with. Nobody else could check a signature.
-fn secret(own: Layers<'_>, findings: &mut Findings) -> Option<Option<Secret>> {
+/// What a webhook is signed with, where it is. Nobody else could check a signature.
+fn secret(own: Layers<'_>, findings: &mut Findings) -> Option<Secret> {
     for key in ["secret_env", "secret_file"] {
         if let Some(span) = own.key_span(key).filter(|_| !own.has("webhook")) {
             findings
@@ -77,9 +77,9 @@ fn secret(own: Layers<'_>, findings: &mut Findings) -> Option<Option<Secret>> {
                 .help("a webhook is signed with one secret: remove one of them");
             None
         }
-        (Some(name), None) => Some(Some(Secret::Env(name.to_owned()))),
-        (None, Some(path)) => Some(Some(Secret::File(path.into()))),
-        (None, None) => Some(None),
+        (Some(name), None) => Some(Secret::Env(name.to_owned())),
+        (None, Some(path)) => Some(Secret::File(path.into())),
+        (None, None) => None,
     }
 }
 

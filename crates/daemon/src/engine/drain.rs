@@ -40,7 +40,7 @@ impl Engine {
         }
         for notice in notices(&out.records) {
             let project = self.project_name_of(&notice.agent);
-            let body = notice.body(self.channels_for(project.as_ref(), notice.what));
+            let body = notice.body(&self.channels_for(project.as_ref(), notice.what));
             let stamp = self.stamp(project);
             self.note(Event::new(stamp, NOTIFIED, Some(notice.agent), notice.run, body));
         }

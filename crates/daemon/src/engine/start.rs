@@ -217,21 +217,19 @@ impl Engine {
         let settings = settings(&projects, started.mono);
         let (asks, inbox) = channel();
         let wake = Arc::new(Waker::new()?);
-        let (events, growth) =
-            (broadcast::Sender::new(WATCHERS_BEHIND), broadcast::Sender::new(1024));
         let (ledger, clerk) = Ledger::open(history.clone(), &intents);
         let handle = EngineHandle {
             asks,
             wake: wake.clone(),
-            events,
-            growth: growth.clone(),
+            events: broadcast::Sender::new(WATCHERS_BEHIND),
+            growth: broadcast::Sender::new(1024),
             history: history.clone(),
             ledger,
         };
         let money = Money::start(home.clone(), &handle, clerk, heard.kept.get("otlp"))?;
         let activity = Activity::default();
         let watchers = (activity.clone(), money.meters.clone());
-        let (scribe, coroner) = assistants(&handle, home.clone(), terminals, watchers, growth)?;
+        let (scribe, coroner) = assistants(&handle, home.clone(), terminals, watchers)?;
         let seq = whole.as_ref().map_or(0, |whole| whole.0).max(highest_seq).max(last_unwritten);
         let info = info(started.wall, heard.keeper_pid);
         let mut engine = Engine {
@@ -449,9 +447,8 @@ fn assistants(
     home: PathBuf,
     terminals: Terminals,
     (activity, meters): (Activity, Meters),
-    growth: broadcast::Sender<Name>,
 ) -> io::Result<(Scribe, Coroner)> {
-    let teller = handle.clone();
+    let (teller, growth) = (handle.clone(), handle.growth.clone());
     let scribe = Scribe::start(
         home,
         terminals,

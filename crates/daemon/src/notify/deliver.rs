@@ -104,11 +104,11 @@ pub(crate) async fn deliver(
                 headers.push(("x-defib-signature", signature(&secret, &timestamp, &body)));
                 headers.push(("x-defib-timestamp", timestamp));
             }
-            within(post(url, &headers, body)).await
+            Box::pin(within(post(url, &headers, body))).await
         }
         NotifyTarget::Slack(url) => {
             let body = serde_json::to_vec(&message.slack()).map_err(|error| error.to_string())?;
-            within(post(url, &[], body)).await
+            Box::pin(within(post(url, &[], body))).await
         }
         NotifyTarget::Email(smtp) => {
             let password = smtp.password_env.as_deref().map(|name| channel.variable(name));

@@ -196,23 +196,20 @@ impl Herald {
         for channel in roll.channels {
             let key = format!("{KEY}{}/{}", channel.project, channel.notify.name);
             let terms = self.terms(&channel);
-            let post = match before.remove(&key) {
-                Some(mut post) => {
-                    if post.channel != channel {
-                        post.account.try_now(now().wall);
-                    }
-                    Post { channel, terms, ..post }
+            let post = if let Some(mut post) = before.remove(&key) {
+                if post.channel != channel {
+                    post.account.try_now(now().wall);
                 }
-                None => {
-                    let stored = self.stored.remove(&key);
-                    let account = stored.and_then(|text| serde_json::from_str(&text).ok());
-                    let account = match (account, roll.since) {
-                        (Some(account), _) => account,
-                        (None, Some(since)) => Account::beginning(since),
-                        (None, None) => Account::beginning(self.last_applied().await),
-                    };
-                    Post { channel, terms, account, is_busy: false, is_dirty: true }
-                }
+                Post { channel, terms, ..post }
+            } else {
+                let stored = self.stored.remove(&key);
+                let account = stored.and_then(|text| serde_json::from_str(&text).ok());
+                let account = match (account, roll.since) {
+                    (Some(account), _) => account,
+                    (None, Some(since)) => Account::beginning(since),
+                    (None, None) => Account::beginning(self.last_applied().await),
+                };
+                Post { channel, terms, account, is_busy: false, is_dirty: true }
             };
             self.posts.insert(key, post);
         }
@@ -300,7 +297,7 @@ impl Herald {
             let letter = post.account.next_letter().filter(|letter| letter.due <= at);
             let Some(letter) = letter.filter(|_| !post.is_busy) else { continue };
             let (key, id) = (key.clone(), letter.message.id.clone());
-            let attempt = deliver(post.channel.clone(), letter.message.clone(), at);
+            let attempt = Box::pin(deliver(post.channel.clone(), letter.message.clone(), at));
             let outcomes = self.outcomes.0.clone();
             post.is_busy = true;
             tokio::spawn(async move {
