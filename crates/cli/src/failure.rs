@@ -60,14 +60,6 @@ impl Failure {
         self.code == code
     }
 
-    /// What went wrong and what to do, on one line.
-    pub(crate) fn text(&self) -> String {
-        match &self.hint {
-            Some(hint) => format!("{}; {hint}", self.message),
-            None => self.message.clone(),
-        }
-    }
-
     /// Says it on standard error.
     pub(crate) fn report(self) -> ExitCode {
         let error = Style::new().bold().fg_color(Some(AnsiColor::Red.into()));

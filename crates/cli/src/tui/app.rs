@@ -171,7 +171,7 @@ impl App {
                         self.why = Some(why);
                         self.tell_why();
                     }
-                    Err(failure) => pane.show(failure.text()),
+                    Err(failure) => pane.show(failure.to_string()),
                 }
             }
             News::Log { watch, bytes } => {
@@ -185,7 +185,7 @@ impl App {
             News::Done(answer) => {
                 self.notice = Some(match answer {
                     Ok(text) => (text, false),
-                    Err(failure) => (failure.text(), true),
+                    Err(failure) => (failure.to_string(), true),
                 });
                 return vec![Effect::List];
             }

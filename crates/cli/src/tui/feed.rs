@@ -291,7 +291,7 @@ fn follow_one(
             Err(failure) if failure.is_lost() || failure.is(Code::NoDaemon) => {}
             // Such as an agent that is no longer there: that is said, and nothing more is to come.
             Err(failure) => {
-                let bytes = format!("{}\n", failure.text()).into_bytes();
+                let bytes = format!("{failure}\n").into_bytes();
                 let _ = sender.send(Happening::News(News::Log { watch, bytes }));
                 return client.block_on(asked.recv());
             }

@@ -247,7 +247,7 @@ fn each_key_asks_for_its_action_on_the_selected_agent() {
     assert_eq!(app.notice, Some(("crashloop: running".to_owned(), false)));
     let failure = Failure::new(Code::NotInState, "it is running").hint("look at it");
     assert_eq!(app.take(News::Done(Err(failure))), [Effect::List]);
-    assert_eq!(app.notice, Some(("it is running; look at it".to_owned(), true)));
+    assert_eq!(app.notice, Some(("it is running (look at it)".to_owned(), true)));
 }
 
 #[test]
