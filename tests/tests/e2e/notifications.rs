@@ -103,7 +103,7 @@ fn a_storm_of_a_thousand_deaths_is_a_handful_of_messages() {
             let digested: u64 = message["counts"]["crashed-out"].as_u64().unwrap_or(0);
             told.extend((0..digested).map(|number| format!("{}/{number}", message["id"])));
         }
-        (told.len() >= 20).then(|| all.len())
+        (told.len() >= 20).then_some(all.len())
     });
     println!("{deaths} deaths, {told} messages");
     assert!((2..=5).contains(&told), "{told} messages: {:#?}", taken(&receiver.all()));

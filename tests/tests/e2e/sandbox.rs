@@ -377,7 +377,7 @@ fn an_agent_that_may_look_can_ask_why_its_sibling_died() {
         ];
         let says: String = says.map(|line| format!("echo '{line}'\n")).concat();
         std::fs::write(&file, format!("({says}exec sleep 1000) | {defib} mcp\n")).unwrap();
-        format!("[agent.{name}]\ncommand = [\"sh\", \"{}\"]\n", file)
+        format!("[agent.{name}]\ncommand = [\"sh\", \"{file}\"]\n")
     };
     let events =
         bench.up(&[bench.agent("other", "eprint 'wings fell off' exit 3", "restart = \"never\"")]);
