@@ -105,6 +105,6 @@ mod tests {
     fn a_command_reads_what_it_is_given_or_does_not() {
         let shell = |line: &str, input: &[u8]| run(&["/bin/sh", "-c", line], input, 60_000);
         assert_eq!(shell("test \"$(cat)\" = hello", b"hello"), Ok(()));
-        assert_eq!(shell("exit 0", &[b'x'; 50_000]), Ok(()));
+        assert_eq!(shell("exit 0", &vec![b'x'; 50_000]), Ok(()));
     }
 }
