@@ -7,6 +7,7 @@
 
 mod client;
 mod commands;
+mod deploy;
 mod failure;
 mod home;
 mod interrupt;

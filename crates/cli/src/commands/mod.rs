@@ -6,10 +6,12 @@ mod audit;
 mod autopsy;
 mod caps;
 mod check;
+mod completions;
 mod dashboard;
 mod demo;
 mod down;
 mod events;
+mod export;
 mod fund;
 mod import;
 mod internal;
@@ -23,6 +25,7 @@ mod plan;
 mod replay;
 mod run;
 mod schema;
+mod service;
 mod signal;
 mod simulate;
 mod status;
@@ -95,6 +98,8 @@ pub(crate) enum Command {
     Reload(plan::Reload),
     Simulate(Box<simulate::Simulate>),
     Import(import::Import),
+    Export(export::Export),
+    Service(service::Service),
     Autopsy(autopsy::Autopsy),
     Dashboard(dashboard::Dashboard),
     Notify(notify::Notify),
@@ -105,6 +110,8 @@ pub(crate) enum Command {
     Own(own::Own),
     Mcp(mcp::Mcp),
     Schema(schema::Schema),
+    Completions(completions::Completions),
+    Man(completions::Man),
     Version(version::Version),
     #[command(hide = true)]
     Internal(internal::Internal),
@@ -140,6 +147,8 @@ impl Command {
             Command::Reload(reload) => reload.run(context),
             Command::Simulate(simulate) => simulate.run(context),
             Command::Import(import) => import.run(),
+            Command::Export(export) => export.run(context),
+            Command::Service(service) => service.run(context),
             Command::Autopsy(autopsy) => autopsy.run(),
             Command::Notify(notify) => notify.run(context),
             Command::Dashboard(dashboard) => dashboard.run(context),
@@ -149,6 +158,8 @@ impl Command {
             Command::Own(own) => own.run(),
             Command::Mcp(mcp) => mcp.run(context),
             Command::Schema(schema) => schema.run(),
+            Command::Completions(completions) => completions.run(),
+            Command::Man(man) => man.run(),
             Command::Version(version) => version.run(context),
             Command::Internal(internal) => internal.run(context),
         }

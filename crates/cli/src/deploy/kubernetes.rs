@@ -1,0 +1,109 @@
+//! A manifest of Kubernetes': the file, a volume for the home, and one pod that is never two.
+
+use defib_config::Config;
+use defib_config::config::Listen;
+
+use super::{dns_name, grace, seconds, variables};
+
+/// The manifest. `name` is the file's own, `text` what is in it.
+pub(crate) fn manifest(config: &Config, name: &str, text: &str, image: &str) -> String {
+    let project = dns_name(config.project.as_str());
+    let grace = seconds(grace(config));
+    let image = quoted(image);
+    let content = block(text);
+    let key = quoted(name);
+    let path = quoted(&format!("/etc/defib/{name}"));
+    let probe = probe(config);
+    let env = environment(config, &project);
+    format!(
+        "# The image needs `defib`, a shell for `shell = true`, and what the agents run. Relative paths in the file\n\
+         # start at /etc/defib, which cannot be written to: give each agent an absolute `cwd`.\n\
+         apiVersion: v1\n\
+         kind: ConfigMap\n\
+         metadata:\n  name: {project}-defib\n\
+         data:\n  {key}: {content}\n\
+         ---\n\
+         apiVersion: v1\n\
+         kind: PersistentVolumeClaim\n\
+         metadata:\n  name: {project}-defib\n\
+         spec:\n  accessModes: [ReadWriteOnce]\n  resources:\n    requests:\n      storage: 1Gi\n\
+         ---\n\
+         apiVersion: apps/v1\n\
+         kind: Deployment\n\
+         metadata:\n  name: {project}-defib\n  labels: {{ app.kubernetes.io/name: {project}-defib }}\n\
+         spec:\n\
+         \x20 # One daemon has the home: the old pod goes before the new one comes.\n\
+         \x20 replicas: 1\n\
+         \x20 strategy:\n    type: Recreate\n\
+         \x20 selector:\n    matchLabels: {{ app.kubernetes.io/name: {project}-defib }}\n\
+         \x20 template:\n\
+         \x20   metadata:\n      labels: {{ app.kubernetes.io/name: {project}-defib }}\n\
+         \x20   spec:\n\
+         \x20     # The longest chain of stops, and some time to write it down.\n\
+         \x20     terminationGracePeriodSeconds: {grace}\n\
+         \x20     containers:\n\
+         \x20       - name: defib\n\
+         \x20         image: {image}\n\
+         \x20         command: [defib, up, --home, /var/lib/defib, --file, {path}]\n\
+         {env}{probe}\
+         \x20         volumeMounts:\n\
+         \x20           - {{ name: home, mountPath: /var/lib/defib }}\n\
+         \x20           - {{ name: config, mountPath: /etc/defib, readOnly: true }}\n\
+         \x20     volumes:\n\
+         \x20       - name: home\n          persistentVolumeClaim: {{ claimName: {project}-defib }}\n\
+         \x20       - name: config\n          configMap: {{ name: {project}-defib }}\n"
+    )
+}
+
+/// The daemon's own word, over the web where it listens beyond the pod, else over its socket.
+fn probe(config: &Config) -> String {
+    let asked = match config.server.listen {
+        Some(Listen::At(address)) if !address.ip().is_loopback() => {
+            let scheme = if config.server.tls.is_some() { "HTTPS" } else { "HTTP" };
+            format!("httpGet: {{ path: /healthz, port: {}, scheme: {scheme} }}", address.port())
+        }
+        Some(Listen::At(_) | Listen::Off) | None => {
+            "exec: { command: [defib, --home, /var/lib/defib, status] }".to_owned()
+        }
+    };
+    ["startupProbe", "livenessProbe", "readinessProbe"]
+        .map(|name| {
+            format!(
+                "          {name}:\n            {asked}\n            periodSeconds: 10\n            \
+                 timeoutSeconds: 5\n            failureThreshold: 6\n"
+            )
+        })
+        .concat()
+}
+
+/// What the agents have of their caller's comes from a secret.
+fn environment(config: &Config, project: &str) -> String {
+    let names = variables(config);
+    if names.is_empty() {
+        return String::new();
+    }
+    let one = |name: &&str| {
+        let name = quoted(name);
+        format!(
+            "            - name: {name}\n              valueFrom:\n                secretKeyRef: \
+             {{ name: {project}-defib, key: {name} }}\n"
+        )
+    };
+    format!("          env:\n{}", names.iter().map(one).collect::<String>())
+}
+
+/// Every JSON string is one of YAML's.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// A text as it stands, where YAML lets it, two levels in.
+fn block(text: &str) -> String {
+    let odd = |c: char| c.is_control() && c != '\n' || c == '\u{feff}';
+    if text.contains(odd) || text.trim().is_empty() {
+        return quoted(text);
+    }
+    let line = |line: &str| if line.is_empty() { String::new() } else { format!("    {line}") };
+    let lines: Vec<String> = text.trim_end_matches('\n').split('\n').map(line).collect();
+    format!("|2\n{}", lines.join("\n"))
+}

@@ -1,0 +1,258 @@
+//! Units, manifests and jobs: that those who read them take them, and that they say what they must.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where it is wrong")]
+
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use assert_cmd::Command;
+use serde_json::Value;
+
+const PROJECT: &str = "\
+[project]
+name = \"Night_Shift\"
+[agent.db]
+command = \"sleep 1000\"
+stop_timeout = \"40s\"
+[agent.web]
+command = [\"sleep\", \"it's {{ 1000 }}\"]
+env_pass = [\"API_KEY\", \"XDG_*\"]
+after = [\"db\"]
+stop_timeout = \"20s\"
+";
+
+fn defib(folder: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::cargo_bin("defib").unwrap();
+    command
+        .current_dir(folder)
+        .env_clear()
+        .env("HOME", folder)
+        .env("PATH", std::env::var("PATH").unwrap());
+    command.env("XDG_CONFIG_HOME", folder.join("config dir")).args(arguments).output().unwrap()
+}
+
+fn good(folder: &Path, arguments: &[&str]) -> String {
+    let output = defib(folder, arguments);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{arguments:?}: {told}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn project() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("defib.toml"), PROJECT).unwrap();
+    folder
+}
+
+/// Has systemd judge a unit, where it is installed.
+fn verify(unit: &Path, scope: &str) {
+    let judged = std::process::Command::new("systemd-analyze")
+        .args(["verify", scope, "--recursive-errors=no", "--man=no"])
+        .arg(unit)
+        .env("XDG_RUNTIME_DIR", unit.parent().unwrap())
+        .output();
+    let Ok(judged) = judged else {
+        eprintln!("SKIPPED: systemd-analyze is not installed (Debian package systemd)");
+        return;
+    };
+    let said = String::from_utf8_lossy(&judged.stderr).into_owned();
+    assert!(judged.status.success() && said.trim().is_empty(), "{}: {said}", unit.display());
+}
+
+#[test]
+fn systemd_takes_the_exported_unit_and_waits_long_enough() {
+    let folder = project();
+    let path = folder.path();
+    for (scope, arguments) in [
+        ("--system", vec!["export", "systemd"]),
+        ("--user", vec!["export", "systemd", "--user"]),
+        ("--system", vec!["--home", "a b%c", "export", "systemd"]),
+    ] {
+        let unit = good(path, &arguments);
+        for line in
+            ["TimeoutStopSec=75", "Type=exec", "KillMode=mixed", "Delegate=yes", "Restart=always"]
+        {
+            assert!(unit.lines().any(|found| found == line), "{line}\n{unit}");
+        }
+        assert!(unit.contains("up --detach -f "), "{unit}");
+        let file = path.join("night.service");
+        std::fs::write(&file, unit).unwrap();
+        verify(&file, scope);
+    }
+}
+
+#[test]
+fn a_service_is_written_shown_and_removed_and_others_units_are_left_alone() {
+    let folder = project();
+    let path = folder.path();
+    let unit = path.join("config dir/systemd/user/defib.service");
+    let told = good(path, &["service", "install", "--dry-run", "-f", "defib.toml"]);
+    assert!(told.contains("ExecStart=") && !unit.exists(), "{told}");
+    let told = good(path, &["service", "install"]);
+    assert!(told.contains("systemctl --user daemon-reload"), "{told}");
+    let text = std::fs::read_to_string(&unit).unwrap();
+    assert!(!text.contains("--for-up"), "the daemon brings up what was up before: {text}");
+    verify(&unit, "--user");
+    good(path, &["service", "install", "-f", "defib.toml"]);
+    assert!(std::fs::read_to_string(&unit).unwrap().contains("TimeoutStopSec=75"));
+    verify(&unit, "--user");
+    assert!(good(path, &["service", "status"]).contains("is there"));
+    good(path, &["service", "uninstall"]);
+    assert!(!unit.exists());
+    assert_eq!(defib(path, &["service", "status"]).status.code(), Some(1));
+    std::fs::write(&unit, "[Service]\n").unwrap();
+    assert_eq!(defib(path, &["service", "install"]).status.code(), Some(1));
+    assert_eq!(defib(path, &["service", "uninstall"]).status.code(), Some(1));
+    let root = path.join("root");
+    let root = root.to_str().unwrap();
+    good(path, &["service", "install", "--system", "--root", root]);
+    verify(&path.join("root/etc/systemd/system/defib.service"), "--system");
+}
+
+#[test]
+fn the_manifest_holds_the_file_and_the_grace_period() {
+    let folder = project();
+    let manifest = good(folder.path(), &["export", "kubernetes", "--image", "night:1"]);
+    for part in [
+        "terminationGracePeriodSeconds: 75",
+        "type: Recreate",
+        "name: night-shift-defib",
+        "secretKeyRef: { name: night-shift-defib, key: \"API_KEY\" }",
+        "    command = [\"sleep\", \"it's {{ 1000 }}\"]\n",
+        "image: \"night:1\"",
+    ] {
+        assert!(manifest.contains(part), "{part}\n{manifest}");
+    }
+    let Some(tools) = python_tools() else { return };
+    let file = folder.path().join("night.yaml");
+    std::fs::write(&file, manifest).unwrap();
+    let judged = std::process::Command::new(tools).arg("--strict").arg(&file).output().unwrap();
+    let said = String::from_utf8_lossy(&judged.stdout).into_owned();
+    assert!(judged.status.success(), "{said}{}", String::from_utf8_lossy(&judged.stderr));
+}
+
+/// What `scripts/python-tools` installs, where it has been run.
+fn python_tools() -> Option<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let tool = root.join("target/tools/python/bin/kubernetes-validate");
+    if tool.exists() {
+        return Some(tool);
+    }
+    eprintln!("SKIPPED: no kubernetes-validate; scripts/python-tools installs it");
+    None
+}
+
+/// The fields of Nomad's API that a job of ours has, with the sort of their values.
+fn held_against_nomads_fields(at: &str, value: &Value) {
+    let fields: &[(&str, &str)] = match at {
+        "Job" => &[
+            ("ID", "text"),
+            ("Name", "text"),
+            ("Type", "text"),
+            ("Datacenters", "list"),
+            ("TaskGroups", "list"),
+        ],
+        "TaskGroups" => &[
+            ("Name", "text"),
+            ("Count", "number"),
+            ("EphemeralDisk", "table"),
+            ("RestartPolicy", "table"),
+            ("Tasks", "list"),
+        ],
+        "EphemeralDisk" => &[("Sticky", "flag"), ("Migrate", "flag"), ("SizeMB", "number")],
+        "RestartPolicy" => {
+            &[("Attempts", "number"), ("Interval", "number"), ("Delay", "number"), ("Mode", "text")]
+        }
+        "Tasks" => &[
+            ("Name", "text"),
+            ("Driver", "text"),
+            ("Config", "table"),
+            ("Env", "table"),
+            ("KillSignal", "text"),
+            ("KillTimeout", "number"),
+            ("Templates", "list"),
+            ("Resources", "table"),
+        ],
+        "Templates" => &[
+            ("EmbeddedTmpl", "text"),
+            ("DestPath", "text"),
+            ("ChangeMode", "text"),
+            ("LeftDelim", "text"),
+            ("RightDelim", "text"),
+        ],
+        "Resources" => &[("CPU", "number"), ("MemoryMB", "number")],
+        "Config" => &[("image", "text"), ("command", "text"), ("args", "list")],
+        _ => return,
+    };
+    if let Value::Array(items) = value {
+        return items.iter().for_each(|item| held_against_nomads_fields(at, item));
+    }
+    for (key, value) in value.as_object().unwrap() {
+        let sort = match value {
+            Value::String(_) => "text",
+            Value::Number(_) => "number",
+            Value::Bool(_) => "flag",
+            Value::Array(_) => "list",
+            Value::Object(_) | Value::Null => "table",
+        };
+        assert!(fields.contains(&(key.as_str(), sort)), "{at} has no {key} that is a {sort}");
+        held_against_nomads_fields(key, value);
+    }
+}
+
+#[test]
+fn the_job_has_nomads_fields_the_file_and_the_kill_timeout() {
+    let folder = project();
+    let job: Value = serde_json::from_str(&good(folder.path(), &["export", "nomad"])).unwrap();
+    held_against_nomads_fields("Job", &job["Job"]);
+    let task = &job["Job"]["TaskGroups"][0]["Tasks"][0];
+    assert_eq!(task["KillTimeout"], 75_000_000_000_u64);
+    assert_eq!(task["Templates"][0]["EmbeddedTmpl"], PROJECT);
+    assert!(task["Env"]["API_KEY"].is_string());
+}
+
+#[test]
+fn completions_and_the_manual_know_the_commands() {
+    let folder = project();
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(good(folder.path(), &["completions", shell]).contains("simulate"), "{shell}");
+    }
+    assert!(good(folder.path(), &["man"]).contains(".TH defib 1"));
+    assert!(good(folder.path(), &["man", "import"]).contains("Procfile"));
+    assert_eq!(defib(folder.path(), &["man", "nonsense"]).status.code(), Some(2));
+}
+
+/// Waits for something to be so.
+fn await_that(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while !is_so() {
+        assert!(std::time::Instant::now() < deadline, "{what}");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn up_in_front_as_a_container_runs_it_stops_its_agents_on_term() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let file = "[agent.a]\nshell = true\nenv_pass = [\"SECRET\"]\n\
+                command = \"trap 'echo ended >> told; exit 0' TERM; echo $SECRET > told; while :; do sleep 0.05; done\"\n";
+    std::fs::write(path.join("defib.toml"), file).unwrap();
+    let mut front = std::process::Command::new(assert_cmd::cargo::cargo_bin("defib"))
+        .current_dir(path)
+        .args(["up", "--home", "h", "--file", "defib.toml", "--status-line", "1s"])
+        .env("SECRET", "passed on")
+        .stdin(std::process::Stdio::null())
+        .stdout(std::fs::File::create(path.join("said")).unwrap())
+        .spawn()
+        .unwrap();
+    let told = || std::fs::read_to_string(path.join("told")).unwrap_or_default();
+    await_that("the agent runs", || told() == "passed on\n");
+    // From its first line on it listens to signals.
+    await_that("it says something", || !std::fs::read(path.join("said")).unwrap().is_empty());
+    let pid = rustix::process::Pid::from_child(&front);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert!(front.wait().unwrap().success());
+    assert_eq!(told(), "passed on\nended\n");
+    good(path, &["--home", "h", "down", "--all"]);
+}
