@@ -31,7 +31,7 @@ pub(crate) struct Export {
 enum To {
     /// A unit for systemd
     Systemd(Systemd),
-    /// A ConfigMap, a PersistentVolumeClaim and a Deployment
+    /// Manifests: its settings, a claim for its home, and a deployment of one
     Kubernetes(Container),
     /// A job as JSON
     Nomad(Container),
