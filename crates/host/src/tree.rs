@@ -45,18 +45,22 @@ impl Tree {
     ) -> bool {
         match (self, cgroups) {
             (Tree::Cgroup { name, killed, .. }, Some(cgroups)) => {
-                // By itself, not only with its cgroup: it may have the right to move elsewhere.
-                let itself = match first {
+                let beside_it = match first {
                     First::Lives(child) => {
+                        // Counted before it is killed: nobody can say afterwards whether it is still
+                        // among those who are counted.
+                        let others = cgroups.count(name).saturating_sub(1);
+                        // By itself, not only with its cgroup: it may have the right to move elsewhere.
                         child.kill();
-                        1
+                        Some(others)
                     }
-                    First::Unwaited | First::Gone => 0,
+                    First::Unwaited | First::Gone => None,
                 };
                 if !cgroups.populated(name) {
+                    *killed = (*killed).max(beside_it.unwrap_or(0));
                     return false;
                 }
-                *killed = (*killed).max(cgroups.count(name).saturating_sub(itself));
+                *killed = (*killed).max(beside_it.unwrap_or_else(|| cgroups.count(name)));
                 cgroups.kill(name);
                 true
             }

@@ -373,7 +373,7 @@ fn an_agent_that_may_look_can_ask_why_its_sibling_died() {
         let says = [
             r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#,
             r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
-            r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"why","arguments":{"agent":"other"}}}"#,
+            r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"why","arguments":{"name":"other"}}}"#,
         ];
         let says: String = says.map(|line| format!("echo '{line}'\n")).concat();
         std::fs::write(&file, format!("({says}exec sleep 1000) | {defib} mcp\n")).unwrap();

@@ -18,7 +18,6 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use rustix::net::sockopt::socket_peercred;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -94,8 +93,8 @@ pub(crate) async fn serve(
 
 fn take_in_local(stream: UnixStream, place: OwnedSemaphorePermit, router: &Router) {
     // One whom the kernel does not know is not let in.
-    let Ok(credentials) = socket_peercred(&stream) else { return };
-    let peer = Peer::Local { uid: credentials.uid.as_raw(), kin: kin_of(&stream) };
+    let Ok(credentials) = stream.peer_cred() else { return };
+    let peer = Peer::Local { uid: credentials.uid(), kin: kin_of(&stream) };
     let connection = Connection { peer, follows: OnceLock::new(), _place: place };
     tokio::spawn(converse(stream, Arc::new(connection), router.clone()));
 }
