@@ -151,8 +151,11 @@ impl Delays {
                     })?;
                 }
             }
-            // Its turn on its account comes when others have shown that it works.
-            What::WaitStarted { reason: WaitReason::Account, .. } => course.expected = None,
+            // Its turn on its account comes when others have shown that it works, whatever was stated
+            // to itself: a clock that is set back afterwards makes nobody wait for that again.
+            What::WaitStarted { reason: WaitReason::Account, .. } => {
+                (course.expected, course.resets_at) = (None, None);
+            }
             // Nobody prompts here; and who does runs on.
             What::WaitStarted { reason: WaitReason::Prompt, .. } => {}
             What::CrashedOut { .. }
