@@ -237,6 +237,7 @@ impl Field {
             "Cargo.toml",
             "Cargo.lock",
             "bench",
+            "fuzz",
             "crates",
             "sim",
             "tests",
