@@ -1,6 +1,6 @@
-//! Whose a home is: one daemon's at a time, and whoever speaks to it must be allowed to.
+//! Whose a home is: one daemon's at a time.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use rustix::fs::{FlockOperation, Mode, OFlags};
@@ -30,28 +30,9 @@ impl HomeLock {
     }
 }
 
-/// Who is at the other end of a Unix socket, as of when it connected.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Peer {
-    /// Its process.
-    pub pid: u32,
-    /// Its user.
-    pub user: u32,
-    /// Its group.
-    pub group: u32,
-}
-
-/// Asks the kernel who it is.
-pub fn peer(socket: impl AsFd) -> Result<Peer, Errno> {
-    let peer = rustix::net::sockopt::socket_peercred(socket)?;
-    let pid = peer.pid.as_raw_pid().unsigned_abs();
-    Ok(Peer { pid, user: peer.uid.as_raw(), group: peer.gid.as_raw() })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::net::UnixStream;
 
     #[test]
     fn a_home_is_locked_by_one_at_a_time() {
@@ -62,13 +43,5 @@ mod tests {
         drop(first);
         assert!(HomeLock::take(&folder).unwrap().is_some());
         std::fs::remove_file(folder).unwrap();
-    }
-
-    #[test]
-    fn a_socket_says_who_is_at_its_other_end() {
-        let (socket, _other) = UnixStream::pair().unwrap();
-        let peer = peer(&socket).unwrap();
-        assert_eq!(peer.pid, std::process::id());
-        assert_eq!(peer.user, rustix::process::geteuid().as_raw());
     }
 }
