@@ -348,7 +348,8 @@ impl Supervisor {
         if let Some(run) = self.agents[id.index()].life.phase.run_mut() {
             run.ended.get_or_insert(now);
         }
-        self.touch(id);
+        // A successor hears of it again, so it need not be kept; only its deadlines go.
+        self.unarmed.push(id);
     }
 
     fn beat(&mut self, id: AgentId, run: RunId) {
