@@ -8,7 +8,11 @@ use crate::bench;
 #[test]
 fn every_deed_is_written_down_with_who_and_what_came_of_it() {
     let bench = bench();
-    bench.up(&[bench.agent("a", "forever", "")]);
+    bench.up(&[
+        bench.agent("a", "forever", ""),
+        bench.agent("free", "forever", "capabilities = [\"privileged\"]"),
+        bench.agent("bound", "forever", "capabilities = [\"read_anywhere\"]"),
+    ]);
     let token = bench.defib(&["token", "new", "--name", "ci", "--role", "operate"]).good().out;
     let who = format!("Authorization: Bearer {}", token.trim());
     let json = "Content-Type: application/json";
@@ -36,6 +40,7 @@ fn every_deed_is_written_down_with_who_and_what_came_of_it() {
     assert_eq!(of("POST /api/v1/agents/a/start", "ok"), me, "and it goes on after a death");
     let up = find(&entries(), "POST /api/v1/up", "ok").unwrap();
     assert_eq!(up["detail"]["project"], "p", "{up}");
+    assert_eq!(up["detail"]["privileged"], serde_json::json!(["free"]), "{up}");
     assert!(up["at"].as_str().unwrap().ends_with('Z'));
     assert!(bench.defib(&["audit"]).good().out.contains("token:ci"));
     bench.defib(&["audit", "--verify"]).good();

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
 use axum::http::{Method, StatusCode};
+use defib_core::Capability;
 use defib_history::Intent;
 use defib_host::clock::now;
 use serde_json::{Value, json};
@@ -184,7 +185,17 @@ fn detail(path: &str, body: &Bytes) -> Option<Value> {
         ["api", "v1", "up"] => {
             let asked: Value = serde_json::from_slice(body).ok()?;
             let (file, config) = (&asked["path"], &asked["config"]);
-            Some(json!({ "project": config["project"], "file": file, "reload": asked["reload"] }))
+            let mut detail = json!({
+                "project": config["project"], "file": file, "reload": asked["reload"]
+            });
+            // Whoever is let out of every sandbox is named.
+            let agents = config["agents"].as_array().into_iter().flatten();
+            let privileged = agents.filter(|agent| is_privileged(&agent["capabilities"]));
+            let names: Vec<Value> = privileged.map(|agent| agent["name"].clone()).collect();
+            if !names.is_empty() {
+                detail["privileged"] = Value::Array(names);
+            }
+            Some(detail)
         }
         ["api", "v1", "agents", _, _] | ["api", "v1", "tokens" | "down" | "upgrade"] => {
             if body.len() > LARGEST_DETAIL {
@@ -196,4 +207,9 @@ fn detail(path: &str, body: &Bytes) -> Option<Value> {
         }
         _ => None,
     }
+}
+
+fn is_privileged(capabilities: &Value) -> bool {
+    let tokens = capabilities.as_array().into_iter().flatten();
+    tokens.filter_map(Value::as_str).any(|token| token == Capability::Privileged.to_string())
 }
