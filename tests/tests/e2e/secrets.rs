@@ -86,6 +86,29 @@ fn planted_secrets_are_found_nowhere() {
 }
 
 #[test]
+fn a_run_s_secrets_are_those_that_it_was_given_whatever_its_file_says_by_then() {
+    let bench = bench();
+    let (file, go) = (bench.project().join(".env"), bench.file("go"));
+    std::fs::write(&file, format!("FILED={FILED}\n")).unwrap();
+    let line =
+        format!("while ! [ -e {go} ]; do sleep 0.05; done; echo FATAL: license $FILED; exit 1");
+    let events = bench.up(&[
+        format!(
+            "[agent.a]\ncommand = [\"/bin/sh\", \"-c\", \"{line}\"]\nenv_file = \".env\"\n\
+             restart = \"never\"\n"
+        ),
+        "[[rule]]\nkind = \"generic\"\nmatch = \"^FATAL: license\"\nclass = \"config\"\n".into(),
+    ]);
+    events.of("a", "run-ready");
+    std::fs::write(&file, "FILED=another-value\n").unwrap();
+    std::fs::write(&go, "").unwrap();
+    let death = events.of("a", "run-died");
+    assert_eq!(death["evidence"], "FATAL: license [redacted]", "{death}");
+    let why = bench.defib(&["why", "a"]).good().out;
+    assert!(why.contains("[redacted]") && !why.contains(FILED), "{why}");
+}
+
+#[test]
 fn nobody_but_root_reads_the_memory_of_daemon_and_keeper_and_no_core_is_left_of_it() {
     use std::os::unix::fs::MetadataExt;
     let bench = bench();

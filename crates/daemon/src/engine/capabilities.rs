@@ -125,8 +125,9 @@ impl Engine {
         meter: Option<u16>,
     ) -> Result<Option<Box<Profile>>, String> {
         let tokens = self.capabilities_of(&key.agent);
-        let situation = self.situation(&key.agent, order, meter);
-        let confined = tokens.as_deref().and_then(|it| sandbox::confine(it, order, &situation?));
+        let confined = tokens.as_deref().and_then(|tokens| {
+            sandbox::confine(tokens, order, &self.situation(&key.agent, order, meter)?)
+        });
         if confined.is_some() && self.liveness.keeper_version < CONFINING_KEEPER {
             return Err("it has capabilities, and the keeper that runs is too old to confine it; \
                         `defib down --all`, then `defib up`"

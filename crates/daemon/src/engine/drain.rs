@@ -6,7 +6,7 @@ use std::time::Duration;
 use defib_config::config;
 use defib_core::record::WaitReason;
 use defib_core::{Ask as Manner, Class, Effect, Goal, Name, Outbox, RunId, Signal, What};
-use defib_history::{Event, Intent, PostMortem, Redactor, Stamp, Usage, redact};
+use defib_history::{Event, Intent, PostMortem, Stamp, Usage};
 use defib_host::Flushed;
 use defib_host::clock::now;
 use defib_host::protocol::{Request, RunEnd, RunKey};
@@ -228,6 +228,7 @@ impl Engine {
             Effect::Forget { agent } => {
                 let name = self.supervisor.name(agent).clone();
                 self.traces.remove(&name);
+                self.secrets.remove(&name);
                 self.forget_own(&name);
                 self.forget_capabilities(&name);
                 self.forget_liveness(&name);
@@ -237,6 +238,7 @@ impl Engine {
     }
 
     fn spawn(&mut self, name: &Name, run: RunId, fresh: bool) {
+        self.learn_secrets(name);
         let mut facts = self.facts(name);
         facts.session = self.session_for(name, run, fresh);
         facts.token = self.token_for(name, run);
@@ -322,7 +324,7 @@ impl Engine {
     }
 
     pub(super) fn note_tail(&mut self, agent: Name, run: RunId, tail: &[u8]) {
-        let secrets = Redactor::new(&self.secrets_of(&agent));
+        let secrets = self.redactor(&agent);
         let found = PostMortem::new(agent, run).with_output(tail, &secrets);
         match &found.trace {
             Some(trace) => drop(self.traces.insert(found.agent.clone(), (run, trace.clone()))),
@@ -339,16 +341,6 @@ impl Engine {
             memory_peak_bytes: Some(end.peak_bytes),
         };
         self.history.attach(post_mortem);
-    }
-
-    /// What an agent wrote or said, fit to be stored and shown.
-    pub(super) fn without_secrets(&self, agent: &Name, text: &str) -> String {
-        redact(text, &self.secrets_of(agent)).into_owned()
-    }
-
-    /// The values that must not be stored.
-    fn secrets_of(&self, name: &Name) -> Vec<String> {
-        self.recipe(name).map(|(project, agent)| project.secrets(agent)).unwrap_or_default()
     }
 }
 

@@ -13,6 +13,7 @@ mod drain;
 mod group;
 mod money;
 mod own;
+mod secrets;
 mod session;
 mod site;
 mod start;
@@ -23,6 +24,7 @@ mod vigil;
 use capabilities::Capabilities;
 use death::Dying;
 use money::Money;
+use secrets::Secrets;
 use session::Sessions;
 use timetable::Timetable;
 use vigil::Liveness;
@@ -160,6 +162,8 @@ pub(crate) struct Engine {
     /// The stack trace that was found after an agent's last death: which run's, and the trace. Kept
     /// here so that looking at 1,000 agents asks the disk nothing.
     traces: BTreeMap<Name, (RunId, String)>,
+    /// What must not be stored of what those agents write that have any.
+    secrets: BTreeMap<Name, Secrets>,
     /// What each agent's latest run says of itself, and is known by.
     own: Owns,
     liveness: Liveness,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -200,17 +200,12 @@ impl Engine {
             roll,
         } = setup;
         let heard = Inheritance::hear(&mut keeper)?;
-        let (mut journal, mut unwritten) = Journal::open(&home.join("journal"))?;
         let whole: Option<Whole> =
             heard.kept.get("whole").and_then(|bytes| postcard::from_bytes(bytes).ok());
         // What was written and not kept has not happened: its news come again.
         let happened = whole.as_ref().map_or(u64::MAX, |whole| whole.0);
-        let last_days: Vec<Record> = unwritten.iter().filter_map(Event::record).collect();
-        unwritten.retain(|event| event.seq > highest_seq && event.seq <= happened);
-        // A journal that cannot be written is no reason not to start.
-        let _ = journal.begin_anew(&unwritten);
-        let last_unwritten = unwritten.iter().map(|event| event.seq).max().unwrap_or(0);
-        history.append(unwritten);
+        let (journal, last_days, last_unwritten) =
+            take_up_journal(&home, &history, highest_seq, happened)?;
         let (projects, unreadable) = projects(&heard, &intents, whole.is_some());
         let (lives, view) = heard.lives();
         let started = now();
@@ -258,6 +253,7 @@ impl Engine {
             declared_in: BTreeMap::new(),
             pids: BTreeMap::new(),
             traces: BTreeMap::new(),
+            secrets: BTreeMap::new(),
             own: owns(&heard),
             capabilities: Capabilities::stored(&intents, heard.under("capabilities/")),
             liveness: Liveness::begin(&home, &handle, runtime, heard.keeper_version)?,
@@ -313,6 +309,7 @@ impl Engine {
         let mut found: BTreeMap<Name, RunId> = BTreeMap::new();
         for (key, pid, terminal, output) in held {
             found.insert(key.agent.clone(), key.run);
+            self.learn_secrets(&key.agent);
             self.pids.insert(key.agent.clone(), pid);
             self.attend(&key, pid);
             if let Some(output) = output {
@@ -320,6 +317,7 @@ impl Engine {
             }
         }
         for (key, end, output) in ended {
+            self.learn_secrets(&key.agent);
             // Its report waits for us like a run that lives. Of several it is the last that the core may
             // know: those before it were judged, and only that was not acknowledged.
             let last = found.entry(key.agent.clone()).or_insert(key.run);
@@ -439,6 +437,24 @@ fn projects(
     let loaded: Vec<Project> = intents.projects.iter().filter_map(load).collect();
     let by_name = loaded.into_iter().map(|project| (project.config.project.clone(), project));
     (by_name.collect(), unreadable)
+}
+
+/// Hands on what the journal has and the history has not, as far as it has happened. Gives the journal,
+/// all that was in it, and the number of the last that was handed on.
+fn take_up_journal(
+    home: &Path,
+    history: &History,
+    highest_seq: u64,
+    happened: u64,
+) -> io::Result<(Journal, Vec<Record>, u64)> {
+    let (mut journal, mut unwritten) = Journal::open(&home.join("journal"))?;
+    let last_days: Vec<Record> = unwritten.iter().filter_map(Event::record).collect();
+    unwritten.retain(|event| event.seq > highest_seq && event.seq <= happened);
+    // A journal that cannot be written is no reason not to start.
+    let _ = journal.begin_anew(&unwritten);
+    let last_unwritten = unwritten.iter().map(|event| event.seq).max().unwrap_or(0);
+    history.append(unwritten);
+    Ok((journal, last_days, last_unwritten))
 }
 
 /// Those who work beside the engine, each on a thread of its own.
