@@ -11,6 +11,7 @@ use axum::http::{Method, StatusCode};
 use defib_core::Capability;
 use defib_history::Intent;
 use defib_host::clock::now;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::caller::{Caller, Need, Role};
@@ -182,21 +183,7 @@ fn detail(path: &str, body: &Bytes) -> Option<Value> {
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
     match parts.as_slice() {
         // It has the caller's variables.
-        ["api", "v1", "up"] => {
-            let asked: Value = serde_json::from_slice(body).ok()?;
-            let (file, config) = (&asked["path"], &asked["config"]);
-            let mut detail = json!({
-                "project": config["project"], "file": file, "reload": asked["reload"]
-            });
-            // Whoever is let out of every sandbox is named.
-            let agents = config["agents"].as_array().into_iter().flatten();
-            let privileged = agents.filter(|agent| is_privileged(&agent["capabilities"]));
-            let names: Vec<Value> = privileged.map(|agent| agent["name"].clone()).collect();
-            if !names.is_empty() {
-                detail["privileged"] = Value::Array(names);
-            }
-            Some(detail)
-        }
+        ["api", "v1", "up"] => Some(serde_json::from_slice::<Brought>(body).ok()?.detail()),
         ["api", "v1", "agents", _, _] | ["api", "v1", "tokens" | "down" | "upgrade"] => {
             if body.len() > LARGEST_DETAIL {
                 return None;
@@ -209,7 +196,44 @@ fn detail(path: &str, body: &Bytes) -> Option<Value> {
     }
 }
 
-fn is_privileged(capabilities: &Value) -> bool {
-    let tokens = capabilities.as_array().into_iter().flatten();
-    tokens.filter_map(Value::as_str).any(|token| token == Capability::Privileged.to_string())
+/// What is written down of what is brought up. A project can be large: the rest of the request is
+/// passed over where it lies.
+#[derive(Debug, Deserialize)]
+struct Brought {
+    path: Value,
+    #[serde(default)]
+    reload: bool,
+    config: BroughtConfig,
+}
+
+#[derive(Debug, Deserialize)]
+struct BroughtConfig {
+    project: Value,
+    agents: Vec<BroughtAgent>,
+}
+
+#[derive(Debug, Deserialize)]
+struct BroughtAgent {
+    name: Box<str>,
+    capabilities: Option<Box<[Capability]>>,
+}
+
+impl Brought {
+    fn detail(self) -> Value {
+        let Brought { path, reload, config } = self;
+        let mut detail = json!({ "project": config.project, "file": path, "reload": reload });
+        // Whoever is let out of every sandbox is named.
+        let privileged = config.agents.iter().filter(|agent| agent.is_privileged());
+        let names: Vec<Value> = privileged.map(|agent| Value::from(&*agent.name)).collect();
+        if !names.is_empty() {
+            detail["privileged"] = Value::Array(names);
+        }
+        detail
+    }
+}
+
+impl BroughtAgent {
+    fn is_privileged(&self) -> bool {
+        self.capabilities.iter().flatten().any(|token| *token == Capability::Privileged)
+    }
 }
