@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::words::{AgentKind, Burn, Event, Leftovers, ReadyBy, SmtpTls, Views};
 
-/// So many different policies are looked for; where every agent has its own, there is nothing to share.
+/// So many that differ are looked for; where every agent has its own, there is nothing to share.
 const MOST_SHARED: usize = 16;
 
 /// Everything a `defib.toml` says.
@@ -64,21 +64,28 @@ impl Config {
         agents
     }
 
-    /// Takes no more memory than it needs: a thousand agents seldom have more than a few policies,
-    /// and those that are equal are shared.
+    /// Takes no more memory than it needs: a thousand agents seldom have more than a few policies
+    /// and bounds, and those that are equal are shared.
     pub fn compact(&mut self) {
         self.agents.shrink_to_fit();
-        let mut known: Vec<Arc<Policy>> = Vec::new();
+        let (mut policies, mut limits, mut budgets) = (Vec::new(), Vec::new(), Vec::new());
         for agent in &mut self.agents {
             if let Command::Words(words) = &mut agent.command {
                 words.shrink_to_fit();
             }
-            match known.iter().find(|known| **known == agent.policy) {
-                Some(known) => agent.policy = known.clone(),
-                None if known.len() < MOST_SHARED => known.push(agent.policy.clone()),
-                None => {}
-            }
+            share(&mut agent.policy, &mut policies);
+            share(&mut agent.limits_os, &mut limits);
+            share(&mut agent.budget, &mut budgets);
         }
+    }
+}
+
+/// One that is known already takes the place of its equal.
+fn share<T: PartialEq>(own: &mut Arc<T>, known: &mut Vec<Arc<T>>) {
+    match known.iter().find(|known| *known == own) {
+        Some(known) => *own = known.clone(),
+        None if known.len() < MOST_SHARED => known.push(own.clone()),
+        None => {}
     }
 }
 
@@ -112,15 +119,15 @@ pub struct Agent {
     /// What its group restarts when it dies, where that is its own affair and not the group's.
     pub strategy: Option<Strategy>,
     /// What it is checked for at the start, where it is a module.
-    pub module: Option<Module>,
+    pub module: Option<Box<Module>>,
     /// Its file mode creation mask.
     pub umask: Option<u32>,
     /// The command for a respawn whose session is known.
-    pub resume: Option<Command>,
+    pub resume: Option<Box<Command>>,
     /// The file whose touch is a beat, where the agent has a path of its own.
     pub heartbeat_file: Option<PathBuf>,
     /// How its health is asked for from outside.
-    pub probe: Option<Probe>,
+    pub probe: Option<Box<Probe>>,
     /// Who says that it is ready.
     pub ready: ReadyBy,
     /// The agents and groups that must be ready before it starts; see [`Config::agents_of`].
@@ -137,12 +144,12 @@ pub struct Agent {
     pub capabilities: Option<Vec<Capability>>,
     /// What it may look at through the daemon's socket, beside itself.
     pub views: Views,
-    /// What the operating system holds it to.
-    pub limits_os: OsLimits,
+    /// What the operating system holds it to; shared like the policy.
+    pub limits_os: Arc<OsLimits>,
     /// How much of its output is kept.
     pub log: Log,
-    /// What it may spend.
-    pub budget: Budget,
+    /// What it may spend; shared like the policy.
+    pub budget: Arc<Budget>,
 }
 
 /// What to run.

@@ -57,7 +57,7 @@ pub(crate) fn file(
         let origin = agent::Origin { name: &name, span: item.span, usual, watchdog };
         let lowered = agent::agent(&origin, layers, findings);
         agents.extend(lowered.map(|agent| config::Agent {
-            module: module(&name, own.alone()),
+            module: module(&name, own.alone()).map(Box::new),
             after: after.iter().map(|other| other.name.clone()).collect(),
             ..agent
         }));

@@ -64,13 +64,13 @@ fn what_an_agent_says_is_what_it_gets() {
     assert_eq!(reviewer.user.as_deref(), Some("agent"));
     assert_eq!(reviewer.umask, Some(0o022));
     assert_eq!(
-        reviewer.resume,
-        Some(words(&["claude", "-p", "continue", "--resume", "{session}"]))
+        reviewer.resume.as_deref(),
+        Some(&words(&["claude", "-p", "continue", "--resume", "{session}"]))
     );
     assert_eq!(reviewer.heartbeat_file, Some(PathBuf::from("run/alive")));
     assert_eq!(
-        reviewer.probe,
-        Some(Probe {
+        reviewer.probe.as_deref(),
+        Some(&Probe {
             target: ProbeTarget::Http("http://127.0.0.1:8080/health".to_owned()),
             every: Duration::from_secs(20),
             timeout: Duration::from_secs(3),
@@ -90,7 +90,7 @@ fn what_an_agent_says_is_what_it_gets() {
     );
     assert_eq!(reviewer.views, Views::Project);
     assert_eq!(
-        reviewer.limits_os,
+        *reviewer.limits_os,
         OsLimits {
             memory: Some(2 << 30),
             processes: Some(256),
@@ -99,7 +99,7 @@ fn what_an_agent_says_is_what_it_gets() {
         }
     );
     assert_eq!(
-        reviewer.budget,
+        *reviewer.budget,
         Budget {
             balance: amounts("scrip", 100.0),
             per_run: amounts("tokens", 200_000.0),
@@ -178,8 +178,8 @@ fn defaults_lie_beneath_every_agent() {
     assert_eq!(database.command, words(&["postgres", "-D", "my data"]));
     assert_eq!(database.policy.ready, Ready::WhenTold);
     assert_eq!(
-        database.probe,
-        Some(Probe {
+        database.probe.as_deref(),
+        Some(&Probe {
             target: ProbeTarget::Tcp("127.0.0.1:5432".to_owned()),
             every: Duration::from_secs(10),
             timeout: Duration::from_secs(2),
@@ -191,10 +191,10 @@ fn defaults_lie_beneath_every_agent() {
     assert_eq!(ingest.capabilities, None);
     assert_eq!(ingest.views, Views::Own);
     assert_eq!(ingest.stop_signal, Signal::TERM);
-    assert_eq!(ingest.budget, Budget::default());
+    assert_eq!(*ingest.budget, Budget::default());
     assert!(!publish.enabled);
     assert!(matches!(
-        &publish.probe,
+        publish.probe.as_deref(),
         Some(Probe { target: ProbeTarget::Exec(command), .. }) if *command == words(&["check", "--quick"])
     ));
 }

@@ -131,7 +131,7 @@ impl Project {
             self.environment.iter().filter(|(name, _)| is_named(&agent.env_pass, name)).collect();
         let command = serde_json::to_string(&(&agent.command, &agent.resume)).unwrap_or_default();
         (command, self.cwd(agent), &agent.env, &agent.env_pass, passed).hash(&mut hasher);
-        (&agent.env_file, agent.pty, &agent.user, agent.umask, agent.limits_os).hash(&mut hasher);
+        (&agent.env_file, agent.pty, &agent.user, agent.umask, &agent.limits_os).hash(&mut hasher);
         hasher.finish()
     }
 

@@ -83,9 +83,9 @@ pub(super) fn agent(
         // The caller's, who knows which table it is.
         module: None,
         umask: own.count("umask"),
-        resume,
+        resume: resume.map(Box::new),
         heartbeat_file: path(own.merged("heartbeat"), "file"),
-        probe,
+        probe: probe.map(Box::new),
         ready,
         // The caller's, who knows where they are written.
         after: Vec::new(),
@@ -95,9 +95,9 @@ pub(super) fn agent(
         account: own.text("account").map(str::to_owned),
         capabilities: capabilities(own),
         views: own.word("views", Views::MEANINGS).unwrap_or(Views::Own),
-        limits_os: limits_os(own.merged("limits_os")),
+        limits_os: Arc::new(limits_os(own.merged("limits_os"))),
         log: log(own.merged("log")),
-        budget: budget(own.merged("budget")),
+        budget: Arc::new(budget(own.merged("budget"))),
     })
 }
 

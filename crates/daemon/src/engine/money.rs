@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use defib_config::config::{Budget, Burn};
 use defib_core::run::Finding;
@@ -106,7 +107,7 @@ impl Engine {
         }
     }
 
-    fn budget_of(&self, name: &Name) -> Budget {
+    fn budget_of(&self, name: &Name) -> Arc<Budget> {
         self.recipe(name).map(|(_, agent)| agent.budget.clone()).unwrap_or_default()
     }
 

@@ -191,7 +191,8 @@ impl Engine {
         let surroundings = Surroundings { env, cwd: project.cwd(agent) };
         let (handle, whose) = (self.handle.clone(), key.clone());
         let tell = move |probed| handle.tell(Ask::Probed(whose.clone(), probed));
-        let task = self.liveness.runtime.spawn(watch_probe(probe, makes_ready, surroundings, tell));
+        let task =
+            self.liveness.runtime.spawn(watch_probe(*probe, makes_ready, surroundings, tell));
         self.liveness.probes.insert(key.agent.clone(), (key.run, task.abort_handle()));
     }
 
