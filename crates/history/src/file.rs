@@ -27,6 +27,8 @@ const READER_PATIENCE: Duration = Duration::from_secs(10);
 const CHECKED_UP_TO: u64 = 64 * 1024 * 1024;
 /// The log is brought into the file when it has so many pages, and not kept longer than that.
 const LOG_PAGES: i64 = 4096;
+/// So many KiB of a file the writer keeps at hand: it mostly appends, and lives beside what it tells of.
+const AT_HAND_KIB: i64 = 128;
 
 /// What a file has to be.
 #[derive(Debug)]
@@ -94,6 +96,8 @@ pub(crate) fn open(path: &Path, layout: &Layout) -> Result<Opening, HistoryError
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "wal_autocheckpoint", LOG_PAGES)?;
     connection.pragma_update(None, "journal_size_limit", LOG_PAGES * 4096)?;
+    // A negative number is one of KiB, a positive one of pages.
+    connection.pragma_update(None, "cache_size", -AT_HAND_KIB)?;
     connection.set_prepared_statement_cache_capacity(32);
     // Else a statement is planned anew for each value that is bound to it.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;

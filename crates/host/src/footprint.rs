@@ -3,10 +3,12 @@
 //! Keeper and daemon live for months beside what they watch. What a burst of work needed (a thousand
 //! orders, a large project) must not stay with them, and neither must code that runs only once.
 
+use std::collections::BTreeMap;
+
 /// A piece of memory this large is got from the system by itself, and goes back by itself. Smaller
 /// ones share pages with their neighbours, which may stay.
 #[cfg(target_env = "gnu")]
-const LARGE: libc::c_int = 256 << 10;
+const LARGE: libc::c_int = 64 << 10;
 
 /// Makes the allocator thrifty. To be called once, early, in a process that is to live long.
 pub fn settle_allocator() {
@@ -32,6 +34,12 @@ pub fn release_memory() {
     }
 }
 
+/// Makes a map anew that has grown. One that grew in order has half empty nodes, one that is made at
+/// once has full ones.
+pub fn pack<K: Ord, V>(map: &mut BTreeMap<K, V>) {
+    *map = std::mem::take(map).into_iter().collect();
+}
+
 /// Lets go of the pages of our own program, which were needed to start. What is needed again comes
 /// back by itself from the file.
 pub(crate) fn release_code() {
@@ -39,9 +47,15 @@ pub(crate) fn release_code() {
     let Ok(program) = std::fs::read_link("/proc/self/exe") else { return };
     for line in maps.lines() {
         let mut fields = line.split_ascii_whitespace();
-        let (Some(range), Some(rights)) = (fields.next(), fields.next()) else { continue };
-        // Code alone: it is never written to, not even by the loader.
-        if rights != "r-xp" || fields.nth(3).map(std::path::Path::new) != Some(&program) {
+        let (Some(range), Some(rights), Some(offset)) =
+            (fields.next(), fields.next(), fields.next())
+        else {
+            continue;
+        };
+        // Code and, at the file's beginning, tables and constants: neither is ever written to, not
+        // even by the loader. What it has written to, and then locked, looks alike but lies further on.
+        let is_as_in_file = rights == "r-xp" || (rights == "r--p" && offset == "00000000");
+        if !is_as_in_file || fields.nth(2).map(std::path::Path::new) != Some(&program) {
             continue;
         }
         let bounds = range.split_once('-').and_then(|(begin, end)| {

@@ -23,7 +23,7 @@ use rustix::time::Timespec;
 use crate::cgroup::Cgroups;
 use crate::child::{Fault, Launcher};
 use crate::daemon::Daemon;
-use crate::footprint::{release_code, release_memory, settle_allocator};
+use crate::footprint::{pack, release_code, release_memory, settle_allocator};
 use crate::notify::Listeners;
 use crate::protocol::{News, Profile, Request, RunKey, SpawnOrder, VERSION};
 use crate::runs::{Event, Known, Runs};
@@ -49,8 +49,6 @@ pub struct KeeperOptions {
     pub cgroups: bool,
 }
 
-/// After so many spawns in a row there is memory to be given back: orders are large.
-const MANY: u32 = 256;
 /// While the daemon does not read, its requests wait.
 const MOST_QUEUED: usize = 1 << 20;
 /// How long a keeper that ends waits for what it killed.
@@ -81,12 +79,12 @@ pub fn run(options: KeeperOptions) -> io::Result<ExitCode> {
         runs: Runs::new(&options.home_key, cgroups),
         kept: BTreeMap::new(),
         turns: Turns::default(),
-        in_a_row: 0,
         listeners: Listeners::default(),
         close_asked: false,
         closes_with_daemon: false,
         ending: None,
     };
+    release_memory();
     release_code();
     loop {
         if let Some(code) = keeper.turn() {
@@ -105,8 +103,6 @@ struct Keeper {
     kept: BTreeMap<Box<str>, Box<[u8]>>,
     /// Spawns that were asked for and not yet done.
     turns: Turns,
-    /// How many were spawned since nobody waited for it.
-    in_a_row: u32,
     listeners: Listeners,
     close_asked: bool,
     closes_with_daemon: bool,
@@ -263,11 +259,16 @@ impl Keeper {
         }
         if let Some(order) = self.turns.next() {
             self.spawn(order);
-            self.in_a_row += 1;
         }
-        if self.turns.is_empty() && std::mem::take(&mut self.in_a_row) > MANY {
-            release_memory();
-        }
+    }
+
+    /// Takes no more memory than it needs.
+    fn tidy(&mut self) {
+        self.runs.pack();
+        self.turns.pack_last();
+        self.listeners.pack();
+        pack(&mut self.kept);
+        release_memory();
     }
 
     /// What concerns a run that was to be spawned before comes after that.
@@ -308,6 +309,7 @@ impl Keeper {
             }
             Request::Listen { agent, path } => self.listen(agent, path),
             Request::Unlisten(agent) => self.listeners.close(&agent),
+            Request::Tidy => self.tidy(),
             Request::Replace { program } => self.daemon.replace(program),
             Request::Close => self.closes_with_daemon = true,
         }

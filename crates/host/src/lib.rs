@@ -48,7 +48,7 @@ pub mod wake;
 pub use channel::{Channel, ChannelError, Flushed, MAX_DESCRIPTORS};
 pub use daemon::{KEEPER_FD, LISTENER_FD, inherited};
 pub use descent::{HOME_KEY, RUN_KEY, Swept, is_of_run, sweep};
-pub use footprint::{release_memory, settle_allocator};
+pub use footprint::{pack, release_memory, settle_allocator};
 pub use inherited::close_inherited;
 pub use keeper::{KeeperOptions, run};
 pub use kinship::{Kinship, kinship};

@@ -15,6 +15,8 @@ use std::sync::Arc;
 use defib_core::Name;
 use rustix::fs::Mode;
 use rustix::io::Errno;
+
+use crate::footprint::pack;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
     SocketAddrUnix, SocketFlags, SocketType,
@@ -31,6 +33,12 @@ pub(crate) struct Listeners {
 }
 
 impl Listeners {
+    /// Takes no more memory than it needs.
+    pub(crate) fn pack(&mut self) {
+        pack(&mut self.sockets);
+        self.paths = std::mem::take(&mut self.paths).into_iter().collect();
+    }
+
     /// The agent's socket, bound if it is not.
     pub(crate) fn open(&mut self, agent: &Name, path: &str) -> Result<BorrowedFd<'_>, Errno> {
         if self.sockets.get(agent).is_none_or(|(held, _)| **held != *path) {

@@ -10,7 +10,7 @@ use defib_core::{Name, RunId};
 use serde::{Deserialize, Serialize};
 
 /// The version of what is said here.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// The longest frame, in bytes: more than the kernel takes as arguments and environment, and more than a
 /// project of ten thousand agents takes, which is kept in one piece.
@@ -71,6 +71,8 @@ pub enum Request {
     /// Spawn a run in a sandbox. Since version 3: an older keeper must not be asked, because it would
     /// not understand, and nothing runs without the sandbox that it is to have.
     SpawnConfined(Box<SpawnOrder>, Box<Profile>),
+    /// Much has changed and that is over: give back the memory it took. Since version 4.
+    Tidy,
     // Left room for: a deadline. "End these runs at T unless I renew", for a fleet in which a machine
     // that is cut off must be known to have stopped. T is on the time since boot.
 }

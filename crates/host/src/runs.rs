@@ -15,6 +15,7 @@ use rustix::process::{Pid, Signal};
 use crate::cgroup::Cgroups;
 use crate::child::{Child, Fault, Launcher};
 use crate::descent::{Descent, HOME_KEY, RUN_KEY, mark_below};
+use crate::footprint::pack;
 use crate::launch::{PipeRoom, new_pipe, new_terminal, plan_run};
 use crate::memory::MemoryBound;
 use crate::protocol::{Leftovers, Profile, RunEnd, RunKey, SpawnOrder, Stage};
@@ -128,6 +129,14 @@ impl Runs {
             marks,
             sandbox: Sandbox::default(),
         }
+    }
+
+    /// Takes no more memory than it needs.
+    pub(crate) fn pack(&mut self) {
+        pack(&mut self.live);
+        pack(&mut self.highest);
+        pack(&mut self.groups);
+        self.names.shrink_to_fit();
     }
 
     pub(crate) fn known(&self, key: &RunKey) -> Known<'_> {

@@ -16,6 +16,7 @@ use defib_core::Name;
 use serde::{Deserialize, Serialize};
 
 use crate::channel::Tail;
+use crate::footprint::pack;
 use crate::protocol::{Profile, SpawnOrder};
 
 /// A run to be spawned, and what it is confined to.
@@ -72,6 +73,11 @@ impl Turns {
         };
         self.waiting.insert(turn, (agent, waiting));
         earlier
+    }
+
+    /// Takes no more memory than it needs for who came last.
+    pub(crate) fn pack_last(&mut self) {
+        pack(&mut self.last);
     }
 
     fn pack(&mut self, wanted: Wanted) -> Waiting {

@@ -23,6 +23,9 @@ use crate::wire::{
     GroupStatus, Plan, SupervisorStatus, UpRequest,
 };
 
+/// What is said of more agents than this takes memory that is worth giving back.
+const MANY: usize = 100;
+
 /// Why something that was asked for was not done.
 pub(crate) type Failed = ErrorDetail;
 
@@ -109,7 +112,13 @@ impl Engine {
         self.rise_for(&ask);
         // Whoever asked may have gone; that is no concern of ours.
         match ask {
-            Ask::Status(names, answer) => drop(answer.send(self.statuses(&names))),
+            Ask::Status(names, answer) => {
+                let statuses = self.statuses(&names);
+                if statuses.as_ref().is_ok_and(|statuses| statuses.len() > MANY) {
+                    self.tidy_soon();
+                }
+                drop(answer.send(statuses));
+            }
             Ask::Groups(answer) => drop(answer.send(Ok(self.groups()))),
             Ask::Policy(name, answer) => drop(answer.send(self.policy_of(&name))),
             Ask::Supervisor(answer) => drop(answer.send(Ok(self.supervisor_status()))),

@@ -270,6 +270,7 @@ impl Engine {
                     self.capture(&key, output, terminal);
                 }
                 self.pids.insert(key.agent.clone(), pid);
+                self.put_off_tidying();
                 self.attend(&key, pid);
                 if let Some(agent) = self.supervisor.known(&key.agent) {
                     self.handle(Input::Spawned { agent, run: key.run });

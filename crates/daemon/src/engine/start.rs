@@ -331,6 +331,7 @@ impl Engine {
             }
         }
         self.open_purses();
+        self.tidy_soon();
         self.tell("daemon-adopted", None, [("agents", count.into())]);
     }
 

@@ -13,7 +13,8 @@ use defib_config::config;
 use defib_core::record::WaitReason;
 use defib_core::{Class, Input, Mono, Name, Now, Reason, Wall};
 use defib_host::clock::{now, slept};
-use defib_host::release_memory;
+use defib_host::protocol::Request;
+use defib_host::{pack, release_memory};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
@@ -22,6 +23,8 @@ use crate::recipe::Project;
 
 /// How long after a change of what is declared its traces are cleared away.
 const TIDY: Duration = Duration::from_secs(2);
+/// The first version of the keeper that can be asked to do the same.
+const TIDY_KEEPER: u32 = 4;
 /// How often a full disk is looked at while somebody waits for it.
 const DISK: Duration = Duration::from_secs(5);
 /// So much has to be free, or a twentieth of a small disk.
@@ -73,6 +76,26 @@ impl Engine {
         self.timetable.tidy_at = Some(now().mono + TIDY);
     }
 
+    /// Somebody was started: what that takes comes on top, and is not over yet.
+    pub(super) fn put_off_tidying(&mut self) {
+        if self.timetable.tidy_at.is_some() {
+            self.tidy_soon();
+        }
+    }
+
+    fn tidy(&mut self) {
+        self.view.pack();
+        self.own.pack();
+        self.liveness.sockets.pack();
+        self.liveness.vigil.pack();
+        self.scribe.pack();
+        pack(&mut self.pids);
+        if self.liveness.keeper_version >= TIDY_KEEPER {
+            self.send(&Request::Tidy);
+        }
+        release_memory();
+    }
+
     /// When something here has to be looked at again.
     pub(super) fn next_look(&self, now: Now) -> Option<Mono> {
         let ticks = self.timetable.ticks.values().map(|tick| now.mono + tick.since(now.wall));
@@ -92,7 +115,7 @@ impl Engine {
         }
         if self.timetable.tidy_at.is_some_and(|at| at <= now.mono) {
             self.timetable.tidy_at = None;
-            release_memory();
+            self.tidy();
         }
     }
 

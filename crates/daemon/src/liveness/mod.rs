@@ -20,6 +20,7 @@ pub(crate) use vigil::{Shown, Sign, Vigil, Watch};
 use std::collections::{BTreeMap, HashMap};
 
 use defib_core::{Name, RunId};
+use defib_host::pack;
 use serde::{Deserialize, Serialize};
 
 /// The longest text that an agent may say of itself, in characters.
@@ -73,6 +74,12 @@ impl Owns {
         let own = self.by_name.remove(name)?;
         self.by_hash.remove(&own.hash);
         Some(own)
+    }
+
+    /// Takes no more memory than it needs.
+    pub(crate) fn pack(&mut self) {
+        pack(&mut self.by_name);
+        self.by_hash.shrink_to_fit();
     }
 
     /// Whose token it is.

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use defib_core::Name;
+use defib_host::pack;
 
 /// What the keeper holds for each run: its first process and its output.
 const FOR_A_RUN: usize = 2;
@@ -55,6 +56,12 @@ impl Sockets {
         let path: Arc<str> = path.into();
         self.taken.insert(path.clone());
         self.paths.insert(agent, path);
+    }
+
+    /// Takes no more memory than it needs.
+    pub(crate) fn pack(&mut self) {
+        pack(&mut self.paths);
+        self.taken = std::mem::take(&mut self.taken).into_iter().collect();
     }
 
     /// It is not, or no longer. Says whether it was.

@@ -17,10 +17,10 @@ use std::{io, thread};
 use defib_core::{Mono, Name};
 use defib_host::activity::{Activity, activity};
 use defib_host::clock::now;
-use defib_host::is_of_run;
 use defib_host::notify::{LONGEST, Received, Sender, receive};
 use defib_host::protocol::RunKey;
 use defib_host::wake::Waker;
+use defib_host::{is_of_run, pack};
 use rustix::event::epoll;
 use rustix::time::Timespec;
 
@@ -165,6 +165,14 @@ impl Vigil {
     /// The notify socket of an agent, which the keeper holds too.
     pub(crate) fn hold(&self, agent: Name, socket: OwnedFd) {
         self.desk().sockets.insert(agent, socket);
+    }
+
+    /// Takes no more memory than it needs.
+    pub(crate) fn pack(&self) {
+        let mut desk = self.desk();
+        pack(&mut desk.sockets);
+        pack(&mut desk.heard);
+        pack(&mut desk.runs);
     }
 
     /// The agent is gone.

@@ -17,6 +17,7 @@ use defib_autopsy::prompt_on;
 use defib_core::{Name, RunId};
 use defib_host::clock::now;
 use defib_host::output::{Moved, read_some};
+use defib_host::pack;
 use defib_host::wake::Waker;
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
@@ -78,6 +79,7 @@ enum Order {
     Attach(Source, Rotation),
     Close { agent: Name, run: RunId, most: usize, then: Then },
     Forget { agent: Name },
+    Pack,
 }
 
 /// The way to the scribe. Orders are carried out in the order they are given.
@@ -143,6 +145,11 @@ impl Scribe {
     /// The agent is gone; its log files stay.
     pub fn forget(&self, agent: Name) {
         self.order(Order::Forget { agent });
+    }
+
+    /// Takes no more memory than it needs.
+    pub fn pack(&self) {
+        self.order(Order::Pack);
     }
 
     fn order(&self, order: Order) {
@@ -278,6 +285,11 @@ impl Desk {
             Order::Close { agent, run, most, then } => then(self.close(&agent, run, most)),
             Order::Forget { agent } => {
                 self.logs.remove(&agent);
+            }
+            Order::Pack => {
+                pack(&mut self.sources);
+                pack(&mut self.logs);
+                self.open.shrink_to_fit();
             }
         }
     }
