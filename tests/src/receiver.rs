@@ -13,6 +13,8 @@ use crate::DEADLINE;
 /// One POST that arrived.
 #[derive(Debug, Clone)]
 pub struct Received {
+    /// Where it was sent.
+    pub path: String,
     /// Its headers, with names in small letters.
     pub headers: BTreeMap<String, String>,
     /// What it said, byte for byte.
@@ -58,7 +60,12 @@ impl Receiver {
 
     /// Its address.
     pub fn url(&self) -> String {
-        format!("http://{}/hook?a=b", self.address)
+        format!("{}/hook?a=b", self.base())
+    }
+
+    /// Its address without a path.
+    pub fn base(&self) -> String {
+        format!("http://{}", self.address)
     }
 
     /// Everything that has arrived.
@@ -147,7 +154,9 @@ fn receive(stream: &TcpStream, status: u16) -> Option<Received> {
     let mut reader = BufReader::new(stream);
     let mut line = String::new();
     reader.read_line(&mut line).ok()?;
-    assert!(line.starts_with("POST /hook?a=b HTTP/1.1"), "{line}");
+    let path =
+        line.strip_prefix("POST ").and_then(|line| line.trim_end().strip_suffix(" HTTP/1.1"));
+    let path = path.unwrap_or_else(|| panic!("{line}")).to_owned();
     let mut headers = BTreeMap::new();
     loop {
         let mut line = String::new();
@@ -163,7 +172,7 @@ fn receive(stream: &TcpStream, status: u16) -> Option<Received> {
         let mut writer = stream;
         let _ = writer.write_all(answer.as_bytes());
     }
-    Some(Received { headers, body, answered: status })
+    Some(Received { path, headers, body, answered: status })
 }
 
 /// Speaks as much SMTP as it takes to be handed a mail.

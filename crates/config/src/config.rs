@@ -46,6 +46,9 @@ pub struct Config {
     pub history: History,
     /// The daemon's own bounds.
     pub supervisor: Supervisor,
+    /// Where the daemon sends its figures.
+    #[serde(default)]
+    pub metrics: Metrics,
 }
 
 impl Config {
@@ -403,4 +406,43 @@ impl History {
 pub struct Supervisor {
     /// After so many automatic restarts of all agents together, each that dies is crashed out.
     pub max_total_restarts: Option<u32>,
+}
+
+/// What the file says of where the daemon sends its figures.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+pub struct Metrics {
+    /// The receiver of OpenTelemetry that they are sent to; nothing means nobody.
+    pub otlp: Option<Otlp>,
+    /// The variable that holds headers for it.
+    pub headers_env: Option<String>,
+    /// How often they are sent, if the file says so.
+    pub interval: Option<Duration>,
+}
+
+impl Metrics {
+    /// How often figures are sent where no file says so.
+    pub const DEFAULT_INTERVAL: Duration = Duration::from_secs(60);
+
+    /// The variables of the caller that it needs.
+    pub fn variables(&self) -> impl Iterator<Item = &str> {
+        let endpoint = (self.otlp == Some(Otlp::Env)).then_some(Otlp::ENDPOINT);
+        endpoint.into_iter().chain(self.headers_env.as_deref())
+    }
+}
+
+/// A receiver of OpenTelemetry, over HTTP.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Otlp {
+    /// The one that [`Otlp::ENDPOINT`] names.
+    Env,
+    /// The one at this URL, to which `/v1/metrics` is added.
+    At(String),
+}
+
+impl Otlp {
+    /// The variable that OpenTelemetry has for the address of a receiver.
+    pub const ENDPOINT: &'static str = "OTEL_EXPORTER_OTLP_ENDPOINT";
+    /// The one that it has for headers.
+    pub const HEADERS: &'static str = "OTEL_EXPORTER_OTLP_HEADERS";
 }

@@ -17,7 +17,8 @@ use defib_core::preset::Preset;
 use defib_core::topology::Strategy;
 
 use crate::config::{
-    self, AgentKind, Config, Group, History, Listen, Module, Rule, Server, Supervisor, Tls,
+    self, AgentKind, Config, Group, History, Listen, Metrics, Module, Otlp, Rule, Server,
+    Supervisor, Tls,
 };
 use crate::diagnostic::Findings;
 use crate::fields::{Datum, Entry, Fields, Item, Layers};
@@ -84,6 +85,7 @@ pub(crate) fn file(
         .filter_map(|(name, own, _)| notify::notify(&name, own.alone(), findings))
         .collect();
     let server = server(fields.table("server").alone(), findings);
+    let metrics = metrics(fields.table("metrics").alone(), findings);
     let rules = rules(fields);
     if findings.has_errors() {
         return None;
@@ -105,6 +107,7 @@ pub(crate) fn file(
         supervisor: Supervisor {
             max_total_restarts: fields.table("supervisor").alone().count("max_total_restarts"),
         },
+        metrics,
     })
 }
 
@@ -255,6 +258,31 @@ fn server(own: Layers<'_>, findings: &mut Findings) -> Server {
             .help("listen on 127.0.0.1, or set `allow_remote = true` and `tls`");
     }
     Server { listen, allow_remote, tls }
+}
+
+/// Where figures are sent. Without a receiver, nothing else about that means anything.
+fn metrics(own: Layers<'_>, findings: &mut Findings) -> Metrics {
+    for key in ["headers_env", "interval"] {
+        if let Some(span) = own.key_span(key).filter(|_| !own.has("otlp")) {
+            findings
+                .error(span, format!("`{key}` is for `otlp`"))
+                .label("figures are sent to nobody")
+                .help("add `otlp = \"http://127.0.0.1:4318\"`, or remove it");
+        }
+    }
+    let interval = own.duration("interval");
+    if let (Some(short), Some(item)) = (interval, own.item("interval"))
+        && short < Duration::from_secs(1)
+    {
+        findings
+            .error(item.span, "`interval` is shorter than a second")
+            .help("figures are gathered each time; \"15s\" is often");
+    }
+    let otlp = own.text("otlp").map(|text| match text {
+        "env" => Otlp::Env,
+        url => Otlp::At(url.to_owned()),
+    });
+    Metrics { otlp, headers_env: own.text("headers_env").map(str::to_owned), interval }
 }
 
 #[cfg(test)]

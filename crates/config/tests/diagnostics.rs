@@ -473,6 +473,15 @@ fn the_daemons_own_tables() {
             &["2:22 `max_total_restarts` must be at least 0"],
         ),
         ("[history]\nkeep = \"0s\"", &["2:8 `keep` cannot be zero"]),
+        (
+            "[metrics]\notlp = \"localhost:4318\"",
+            &["2:8 `otlp` is `localhost:4318`, which is not a URL"],
+        ),
+        ("[metrics]\ninterval = \"5s\"", &["2:1 `interval` is for `otlp`"]),
+        (
+            "[metrics]\notlp = \"env\"\ninterval = \"20ms\"",
+            &["3:12 `interval` is shorter than a second"],
+        ),
     ]);
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use defib_config::config::{
     AgentKind, Budget, Burn, Command, Config, Event, Leftovers, Listen, Log, NotifyTarget,
-    OsLimits, Probe, ProbeTarget, ReadyBy, Secret, Smtp, SmtpTls, Tls, Views,
+    OsLimits, Otlp, Probe, ProbeTarget, ReadyBy, Secret, Smtp, SmtpTls, Tls, Views,
 };
 use defib_config::parse_in;
 use defib_core::backoff::{Backoff, Growth};
@@ -248,6 +248,9 @@ fn what_is_not_an_agent_is_read_too() {
     );
     assert_eq!(config.history.keep, Some(Duration::from_secs(90 * 86_400)));
     assert_eq!(config.supervisor.max_total_restarts, Some(1000));
+    assert_eq!(config.metrics.otlp, Some(Otlp::At("https://otlp.example.org/intake".to_owned())));
+    assert_eq!(config.metrics.interval, Some(Duration::from_secs(15)));
+    assert_eq!(config.metrics.variables().collect::<Vec<_>>(), ["OTLP_HEADERS"]);
 }
 
 #[test]

@@ -24,6 +24,7 @@ mod notify;
 #[doc(hidden)]
 pub mod outside;
 mod policy;
+mod post;
 mod recipe;
 pub mod replay;
 mod sandbox;
@@ -37,7 +38,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use defib_history::{History, Options};
 use defib_host::Channel;
@@ -46,7 +47,7 @@ use tokio::sync::watch;
 
 use crate::doors::{Doors, Recorder};
 use crate::engine::{Engine, Setup};
-use crate::metrics::Metrics;
+use crate::metrics::{Exporter, Metrics};
 use crate::notify::{Herald, Roll};
 use crate::terminal::Terminals;
 
@@ -78,11 +79,11 @@ pub fn run(options: DaemonOptions) -> io::Result<()> {
     let history = Arc::new(history);
     let terminals = Terminals::default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let metrics = Arc::new(Mutex::new(Metrics::after(opened.highest_seq)));
     let doors = Doors::stored(&opened.intents);
     let auditor = audit::Auditor::open(&home, &opened.intents);
     let (site, sites) = watch::channel(None);
     let (roll, rolls) = watch::channel(Roll::default());
+    let (export, exports) = watch::channel(None);
     let kept = opened.intents.kept.iter().filter(|(key, _)| notify::is_ours(key));
     let accounts = kept.map(|(key, text)| (key.clone(), text.clone())).collect();
     let setup = Setup {
@@ -97,16 +98,20 @@ pub fn run(options: DaemonOptions) -> io::Result<()> {
         awaits_up,
         site,
         roll,
+        export,
     };
     let (engine, handle) = Engine::begin(setup)?;
     let heralds = Herald::start(handle.clone(), path.clone(), rolls, accounts)?;
+    let path = Arc::new(path);
+    let metrics = Metrics::after(opened.highest_seq, handle.clone(), path.clone());
+    let exporter = Exporter::new(metrics.clone(), exports, &home);
     let listener = UnixListener::from(listener);
     listener.set_nonblocking(true)?;
     let recorder = Recorder::new(auditor, handle.clone());
     let desk = api::Desk {
         engine: handle,
         home: Arc::new(home),
-        history: Arc::new(path),
+        history: path,
         terminals,
         doors,
         recorder,
@@ -117,6 +122,7 @@ pub fn run(options: DaemonOptions) -> io::Result<()> {
     std::thread::Builder::new().name("api".to_owned()).spawn(move || {
         runtime.block_on(async {
             let listener = tokio::net::UnixListener::from_std(listener)?;
+            tokio::spawn(exporter.work());
             doors::serve(listener, desk, sites).await
         })
     })?;

@@ -8,12 +8,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use defib_config::Config;
-use defib_config::config::{self, Command, Notify, NotifyTarget};
+use defib_config::config::{self, Command, Notify, NotifyTarget, Otlp};
 use defib_core::policy::Mode as RestartMode;
 use defib_core::{AgentSpec, GroupSpec, RunId};
 use defib_host::protocol::{Leftovers, RunKey, SpawnOrder, TerminalSize};
 use serde::{Deserialize, Serialize};
 
+use crate::metrics::Target;
 use crate::notify::Channel;
 use crate::wire::Mode;
 
@@ -233,6 +234,32 @@ impl Project {
         })
     }
 
+    /// Whom the daemon's figures are sent to, where it says so.
+    pub(crate) fn export(&self) -> Option<Target> {
+        let metrics = &self.config.metrics;
+        let variable = |name: &str| {
+            let value = self.environment.get(name).filter(|value| !value.is_empty());
+            value.cloned().ok_or_else(|| {
+                format!("{name} is not set; run `defib up` or `defib reload` where it is")
+            })
+        };
+        let base = match metrics.otlp.as_ref()? {
+            Otlp::At(url) => Ok(url.clone()),
+            Otlp::Env => variable(Otlp::ENDPOINT),
+        };
+        let headers = match (&metrics.headers_env, &metrics.otlp) {
+            (Some(name), _) => variable(name),
+            // Those that go with the address, if there are any.
+            (None, Some(Otlp::Env)) => Ok(variable(Otlp::HEADERS).unwrap_or_default()),
+            (None, Some(Otlp::At(_)) | None) => Ok(String::new()),
+        };
+        Some(Target {
+            url: base.map(|base| format!("{}/v1/metrics", base.trim_end_matches('/'))),
+            headers,
+            interval: metrics.interval.unwrap_or(config::Metrics::DEFAULT_INTERVAL),
+        })
+    }
+
     /// The clean base, then what is passed on, then the file's, then what is declared.
     fn environment(&self, agent: &config::Agent) -> Result<BTreeMap<String, String>, Unspawnable> {
         let wanted = |name: &str| is_base(name) || is_named(&agent.env_pass, name);
@@ -278,14 +305,20 @@ fn is_of_channel(notify: &Notify, name: &str) -> bool {
     shows || notify.variables().any(|own| own == name)
 }
 
-/// The caller's variables that a config's agents get, and those that its channels need.
+/// The caller's variables that a config's agents get, and those that its channels and the daemon's
+/// figures need.
 pub fn environment_for(
     config: &Config,
     caller: impl Iterator<Item = (String, String)>,
 ) -> BTreeMap<String, String> {
     let passed = |name: &str| config.agents.iter().any(|agent| is_named(&agent.env_pass, name));
     let told = |name: &str| config.notify.iter().any(|notify| is_of_channel(notify, name));
-    caller.filter(|(name, _)| is_base(name) || passed(name) || told(name)).collect()
+    let sent = |name: &str| {
+        let optional = Some(Otlp::HEADERS).filter(|_| config.metrics.otlp == Some(Otlp::Env));
+        config.metrics.variables().chain(optional).any(|own| own == name)
+    };
+    let wanted = |name: &str| is_base(name) || passed(name) || told(name) || sent(name);
+    caller.filter(|(name, _)| wanted(name)).collect()
 }
 
 /// The program and its arguments, for a run that takes up a session or begins anew.

@@ -21,6 +21,7 @@ mod logs;
 mod many;
 mod notifications;
 mod notify;
+mod otlp;
 mod own;
 mod probe;
 mod reload;

@@ -45,6 +45,7 @@ fn a_webhook_is_signed_tried_again_and_taken_once() {
     for one in &all {
         assert!(is_signed(one, "a-secret-of-the-test"), "{one:?}");
         assert!(!is_signed(one, "another"));
+        assert_eq!(one.path, "/hook?a=b");
         assert_eq!(one.headers["content-type"], "application/json");
         assert_eq!(one.headers["x-defib-event"], "crashed-out");
         assert_eq!(one.headers["x-defib-id"], one.json()["id"].as_str().unwrap());

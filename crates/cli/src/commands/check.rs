@@ -50,7 +50,7 @@ impl Check {
     }
 }
 
-/// The secrets of channels that are not set here: nothing could be sent with them.
+/// The variables of channels and figures that are not set here: nothing could be sent without them.
 fn unset(config: &Config, is_set: impl Fn(&str) -> bool) -> Vec<String> {
     let mut lines = Vec::new();
     for notify in &config.notify {
@@ -60,6 +60,11 @@ fn unset(config: &Config, is_set: impl Fn(&str) -> bool) -> Vec<String> {
                 "[notify.{name}] names {variable}, which is not set here; `defib up` needs it"
             ));
         }
+    }
+    for variable in config.metrics.variables().filter(|variable| !is_set(variable)) {
+        lines.push(format!(
+            "[metrics] needs {variable}, which is not set here; `defib up` needs it"
+        ));
     }
     lines
 }

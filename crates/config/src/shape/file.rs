@@ -5,7 +5,7 @@
 use crate::words::{AgentKind, Event, STRATEGIES, SmtpTls, words_of};
 
 use super::agent::{AGENT, COMMAND, MODULE, TELLABLE, choice, count, strings};
-use super::format::{ANCHORED, LENGTH, LISTEN, NAME, PATH, TEXT, URL, VARIABLE};
+use super::format::{ANCHORED, LENGTH, LISTEN, NAME, OTLP, PATH, TEXT, URL, VARIABLE};
 use super::{Field, Keys, List, Map, Shape, Table, Words};
 
 /// A `defib.toml`.
@@ -73,6 +73,12 @@ pub(crate) const FILE: Table = Table {
             Shape::Table(&SUPERVISOR),
             "The daemon's own bounds.",
             "{ max_total_restarts = 1000 }",
+        ),
+        Field::new(
+            "metrics",
+            Shape::Table(&METRICS),
+            "Where the daemon sends its figures. `/metrics` has them in any case.",
+            r#"{ otlp = "http://127.0.0.1:4318" }"#,
         ),
     ],
 };
@@ -353,4 +359,33 @@ const SUPERVISOR: Table = Table {
         "After so many automatic restarts of all agents together, each that dies is crashed out.",
         "1000",
     )],
+};
+
+const METRICS: Table = Table {
+    name: "metrics",
+    doc: "Where the daemon sends its figures.",
+    exactly_one: &[],
+    fields: &[
+        Field::new(
+            "otlp",
+            Shape::Text(&OTLP),
+            "The URL of a receiver of OpenTelemetry over HTTP, without `/v1/metrics`; or `env` for the \
+             one that `OTEL_EXPORTER_OTLP_ENDPOINT` names.",
+            r#""http://127.0.0.1:4318""#,
+        ),
+        Field::new(
+            "headers_env",
+            Shape::Text(&VARIABLE),
+            "The variable that holds headers for it, as `key=value,key=value`. With `otlp = \"env\"`, \
+             `OTEL_EXPORTER_OTLP_HEADERS` unless set.",
+            r#""OTLP_HEADERS""#,
+        ),
+        Field::new(
+            "interval",
+            Shape::Text(&LENGTH),
+            "How often they are sent: a second or longer.",
+            r#""15s""#,
+        )
+        .or(r#""60s""#),
+    ],
 };

@@ -224,6 +224,21 @@ pub(crate) const URL: Format = Format {
     },
 };
 
+/// A receiver of OpenTelemetry.
+pub(crate) const OTLP: Format = Format {
+    what: "a URL, or `env`",
+    pattern: "^(env|https?://[^/\\s]+\\S*)$",
+    read: |text| match text {
+        "env" => Ok(Datum::Text(text.to_owned())),
+        url => (URL.read)(url).map_err(|complaint| {
+            complaint.with_help(
+                "such as `http://127.0.0.1:4318`, or `env` for what \
+                `OTEL_EXPORTER_OTLP_ENDPOINT` says",
+            )
+        }),
+    },
+};
+
 /// A host and a port.
 pub(crate) const HOST_PORT: Format = Format {
     what: "a host and a port",

@@ -17,10 +17,8 @@ use super::events::blocking;
 use super::extract::{Params, moment};
 use super::spec::Usual;
 use super::{Desk, Trouble};
-use crate::engine::Ask;
-use crate::metrics::Own;
 use crate::tally::{Happened, Tally};
-use crate::wire::{TotalsStatus, stamp};
+use crate::wire::{ErrorCode, TotalsStatus, stamp};
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -36,30 +34,9 @@ pub(super) fn routes() -> OpenApiRouter<Desk> {
     )
 )]
 async fn metrics(State(desk): State<Desk>) -> Result<Response, Trouble> {
-    let agents = desk.ask(|answer| Ask::Status(Vec::new(), answer)).await?;
-    let info = desk.ask(Ask::Info).await?;
-    let (path, engine, metrics) = (desk.history.clone(), desk.engine.clone(), desk.metrics.clone());
-    let text = blocking(move || {
-        engine.flush_history();
-        let processes = [("daemon", info.pid), ("keeper", info.keeper_pid)];
-        let own: Vec<Own> = processes.into_iter().filter_map(used).collect();
-        // Whoever panicked in here has counted wrongly at worst.
-        let mut metrics = metrics.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let filter = EventFilter { after: Some(metrics.seq()), ..EventFilter::default() };
-        Reader::open(&path)?.each_event(&filter, |event| {
-            metrics.add(&event);
-            ControlFlow::Continue(())
-        })?;
-        Ok(metrics.text(&agents, &own))
-    });
-    Ok(([(CONTENT_TYPE, OPEN_METRICS)], text.await?).into_response())
-}
-
-#[expect(clippy::cast_precision_loss, reason = "no process has so much memory or time")]
-fn used((process, pid): (&'static str, u32)) -> Option<Own> {
-    let used = defib_host::usage::usage(pid)?;
-    let cpu_s = used.cpu_ms as f64 / 1000.0;
-    Some(Own { process, cpu_s, resident_bytes: used.resident_bytes as f64 })
+    let text = desk.metrics.text().await;
+    let text = text.map_err(|why| Trouble::new(ErrorCode::Failed, why))?;
+    Ok(([(CONTENT_TYPE, OPEN_METRICS)], text).into_response())
 }
 
 #[derive(Debug, Deserialize, IntoParams)]

@@ -29,7 +29,7 @@ pub(crate) use money::checked;
 pub(crate) use own::Token;
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -59,8 +59,8 @@ pub(crate) struct Desk {
     pub(crate) recorder: Recorder,
     /// What the API says of itself.
     pub(crate) description: spec::Text,
-    /// What is counted for whoever watches.
-    pub(crate) metrics: Arc<Mutex<Metrics>>,
+    /// Figures for whoever watches.
+    pub(crate) metrics: Metrics,
     /// The way to who tells people.
     pub(crate) heralds: Heralds,
 }

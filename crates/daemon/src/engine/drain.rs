@@ -316,6 +316,7 @@ impl Engine {
         self.plan_ticks();
         self.tidy_soon();
         self.tell_site();
+        self.tell_exporter();
     }
 
     pub(super) fn project_name_of(&self, name: &Name) -> Option<Name> {

@@ -58,6 +58,7 @@ use crate::journal::Journal;
 use crate::ledger::Ledger;
 use crate::liveness::Owns;
 use crate::logs::{Activity, Scribe, ScribeEvent, Source};
+use crate::metrics::Target;
 use crate::notify::Roll;
 use crate::recipe::Project;
 
@@ -185,6 +186,8 @@ pub(crate) struct Engine {
     site: watch::Sender<Option<Site>>,
     /// Where the herald is told who is to be told.
     roll: watch::Sender<Roll>,
+    /// Where the exporter is told whom figures are sent to.
+    export: watch::Sender<Option<Target>>,
 }
 
 impl Engine {

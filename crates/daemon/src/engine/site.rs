@@ -27,6 +27,16 @@ impl Engine {
         });
     }
 
+    /// Says to the exporter whom figures are sent to.
+    pub(super) fn tell_exporter(&self) {
+        let target = self.projects.values().find_map(Project::export);
+        self.export.send_if_modified(|known| {
+            let is_new = *known != target;
+            *known = target;
+            is_new
+        });
+    }
+
     /// Says to the herald who is to be told, and from which event on those are who are new.
     pub(super) fn tell_roll(&self, since: Option<u64>) {
         let channels = self.projects.values().flat_map(Project::channels).map(Arc::new).collect();
@@ -55,6 +65,8 @@ impl Engine {
                 "[history]"
             } else if disagree(&known.supervisor, &new.supervisor) {
                 "[supervisor]"
+            } else if disagree(&known.metrics, &new.metrics) {
+                "[metrics]"
             } else {
                 continue;
             };

@@ -39,6 +39,7 @@ use crate::ledger::Ledger;
 use crate::liveness::Owns;
 use crate::logs::{Activity, Scribe};
 use crate::meter::Meters;
+use crate::metrics::Target;
 use crate::notify::Roll;
 use crate::recipe::Project;
 use crate::terminal::Terminals;
@@ -71,6 +72,8 @@ pub(crate) struct Setup {
     pub(crate) site: watch::Sender<Option<Site>>,
     /// Where it is told who is to be told.
     pub(crate) roll: watch::Sender<Roll>,
+    /// Where it is told whom figures are sent to.
+    pub(crate) export: watch::Sender<Option<Target>>,
 }
 
 /// How long an `up` is awaited that a daemon was started for.
@@ -198,6 +201,7 @@ impl Engine {
             awaits_up,
             site,
             roll,
+            export,
         } = setup;
         let heard = Inheritance::hear(&mut keeper)?;
         let whole: Option<Whole> =
@@ -269,6 +273,7 @@ impl Engine {
             dawn: None,
             site,
             roll,
+            export,
             home,
         };
         let says = says(damaged, unreadable);

@@ -1,6 +1,4 @@
 //! Bringing a message to where its channel leads: one attempt, bounded in time.
-//!
-//! What went wrong is said without addresses: the address of a webhook may be all that protects it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,12 +11,10 @@ use sha2::Sha256;
 
 use super::mail;
 use super::message::Message;
-use super::post::post;
 use crate::errand::Errand;
+use crate::post::{JSON, Refused, post, within};
 use crate::recipe::argv;
 
-/// How long an attempt over the network may take.
-const PATIENCE: Duration = Duration::from_secs(15);
 /// How long a command may take.
 const COMMAND: Duration = Duration::from_secs(30);
 
@@ -33,20 +29,6 @@ pub(crate) struct Channel {
     pub(crate) env: Vec<(String, String)>,
     /// The variables of the caller that it names: passwords and the like.
     pub(crate) secrets: Vec<(String, String)>,
-}
-
-/// Why a message has not arrived.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Refused {
-    pub(crate) why: String,
-    /// How long the receiver wants to be left alone.
-    pub(crate) after: Option<Duration>,
-}
-
-impl From<String> for Refused {
-    fn from(why: String) -> Refused {
-        Refused { why, after: None }
-    }
 }
 
 impl Channel {
@@ -104,11 +86,12 @@ pub(crate) async fn deliver(
                 headers.push(("x-defib-signature", signature(&secret, &timestamp, &body)));
                 headers.push(("x-defib-timestamp", timestamp));
             }
-            Box::pin(within(post(url, &headers, body))).await
+            Box::pin(within(post(url, JSON, &headers, body))).await
         }
         NotifyTarget::Slack(url) => {
+            const NONE: &[(&str, String)] = &[];
             let body = serde_json::to_vec(&message.slack()).map_err(|error| error.to_string())?;
-            Box::pin(within(post(url, &[], body))).await
+            Box::pin(within(post(url, JSON, NONE, body))).await
         }
         NotifyTarget::Email(smtp) => {
             let password = smtp.password_env.as_deref().map(|name| channel.variable(name));
@@ -132,12 +115,6 @@ pub(crate) async fn deliver(
             run(words.map(str::to_owned).to_vec(), &channel, &message, Vec::new()).await
         }
     }
-}
-
-async fn within(sent: impl Future<Output = Result<(), Refused>>) -> Result<(), Refused> {
-    let shown = defib_core::span::Shown(PATIENCE);
-    let sent = tokio::time::timeout(PATIENCE, sent).await;
-    sent.unwrap_or_else(|_| Err(format!("no answer within {shown}").into()))
 }
 
 /// Runs a command where waiting harms nobody.

@@ -15,10 +15,11 @@ use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
 use super::account::{Account, Fate, Terms};
-use super::deliver::{Channel, Refused, deliver};
+use super::deliver::{Channel, deliver};
 use super::message::Sender;
 use super::{Heralds, Roll};
 use crate::engine::{Ask, EngineHandle};
+use crate::post::Refused;
 use crate::wire::ChannelTest;
 
 /// How many events of the past are read at a time.

@@ -13,7 +13,6 @@ mod deliver;
 mod herald;
 mod mail;
 mod message;
-mod post;
 mod standing;
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,7 @@
-//! One POST over HTTP or HTTPS.
+//! One POST over HTTP or HTTPS: a message for people, or figures.
 //!
-//! No redirect is followed and no connection is kept: messages are rare, and go where the config says.
+//! No redirect is followed and no connection is kept: both are rare, and go where the config says. What
+//! went wrong is said without addresses: the address of a webhook may be all that protects it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,15 +19,42 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-use super::deliver::Refused;
-
+/// How long an attempt over the network may take.
+const PATIENCE: Duration = Duration::from_secs(15);
 /// So much of what a receiver says against a message is looked at.
 const LONGEST_ANSWER: usize = 16 << 10;
 
-/// Posts JSON. Whatever is not a success is a refusal.
-pub(super) async fn post(
+/// What a body is.
+pub(crate) const JSON: &str = "application/json";
+/// What a body is.
+pub(crate) const PROTOBUF: &str = "application/x-protobuf";
+
+/// Why something has not arrived.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Refused {
+    pub(crate) why: String,
+    /// How long the receiver wants to be left alone.
+    pub(crate) after: Option<Duration>,
+}
+
+impl From<String> for Refused {
+    fn from(why: String) -> Refused {
+        Refused { why, after: None }
+    }
+}
+
+/// Gives an attempt over the network as long as any may take.
+pub(crate) async fn within(sent: impl Future<Output = Result<(), Refused>>) -> Result<(), Refused> {
+    let shown = defib_core::span::Shown(PATIENCE);
+    let sent = tokio::time::timeout(PATIENCE, sent).await;
+    sent.unwrap_or_else(|_| Err(format!("no answer within {shown}").into()))
+}
+
+/// Posts a body of some sort. Whatever is not a success is a refusal.
+pub(crate) async fn post<N: AsRef<str>>(
     url: &str,
-    headers: &[(&'static str, String)],
+    kind: &str,
+    headers: &[(N, String)],
     body: Vec<u8>,
 ) -> Result<(), Refused> {
     let url: Uri = url.parse().map_err(|_| "its address makes no sense".to_owned())?;
@@ -38,10 +66,10 @@ pub(super) async fn post(
     let mut request = hyper::Request::post(path)
         .header("host", host_header(authority.host(), authority.port_u16()))
         .header("user-agent", concat!("defib/", env!("CARGO_PKG_VERSION")))
-        .header("content-type", "application/json")
+        .header("content-type", kind)
         .header("connection", "close");
     for (name, value) in headers {
-        request = request.header(*name, value);
+        request = request.header(name.as_ref(), value);
     }
     let request = request.body(Full::new(Bytes::from(body))).map_err(|error| error.to_string())?;
     let stream = TcpStream::connect((host.as_str(), port))
