@@ -8,10 +8,13 @@ use crate::bench;
 #[test]
 fn every_deed_is_written_down_with_who_and_what_came_of_it() {
     let bench = bench();
+    let told = bench.file("told");
+    let line = format!("echo $DEFIB_TOKEN > {told}.new; mv {told}.new {told}; exec sleep 100000");
     bench.up(&[
         bench.agent("a", "forever", ""),
         bench.agent("free", "forever", "capabilities = [\"privileged\"]"),
         bench.agent("bound", "forever", "capabilities = [\"read_anywhere\"]"),
+        format!("[agent.teller]\ncommand = [\"sh\", \"-c\", {line:?}]\n"),
     ]);
     let token = bench.defib(&["token", "new", "--name", "ci", "--role", "operate"]).good().out;
     let who = format!("Authorization: Bearer {}", token.trim());
@@ -20,6 +23,11 @@ fn every_deed_is_written_down_with_who_and_what_came_of_it() {
     assert_eq!(web.code("POST /api/v1/agents/a/stop", &[&who, json], "{}"), 200);
     assert_eq!(web.code("POST /api/v1/agents/none/stop", &[&who, json], "{}"), 404);
     assert_eq!(web.code("POST /api/v1/down", &[&who, json], "{}"), 403);
+    assert_eq!(web.code("POST /api/v1/up", &["Authorization: Bearer guessed", json], "{}"), 401);
+    // A run's own token is known too.
+    let own = await_some("its token", || std::fs::read_to_string(&told).ok());
+    let own = format!("Authorization: Bearer {}", own.trim());
+    assert_eq!(web.code("POST /api/v1/close", &[&own, json], "{}"), 403);
     bench.kill_daemon();
     bench.defib(&["start", "a"]).good();
     let find = |entries: &Value, what: &str, outcome: &str| -> Option<Value> {
@@ -36,7 +44,9 @@ fn every_deed_is_written_down_with_who_and_what_came_of_it() {
     assert_eq!(of("POST /api/v1/tokens", "ok"), me);
     assert_eq!(of("POST /api/v1/agents/a/stop", "ok"), "token:ci");
     assert_eq!(of("POST /api/v1/agents/none/stop", "refused (404)"), "token:ci");
-    assert_eq!(of("POST /api/v1/down", "refused (403)"), "unknown, at 127.0.0.1");
+    assert_eq!(of("POST /api/v1/down", "refused (403)"), "token:ci", "refused for its role");
+    assert_eq!(of("POST /api/v1/up", "refused (401)"), "unknown, at 127.0.0.1");
+    assert_eq!(of("POST /api/v1/close", "refused (403)"), "agent:teller");
     assert_eq!(of("POST /api/v1/agents/a/start", "ok"), me, "and it goes on after a death");
     let up = find(&entries(), "POST /api/v1/up", "ok").unwrap();
     assert_eq!(up["detail"]["project"], "p", "{up}");

@@ -50,7 +50,8 @@ pub(crate) async fn guard(State(desk): State<Desk>, request: Request, next: Next
         word(request.headers(), &ACCEPT).is_some_and(|kinds| kinds.contains("text/html"));
     let connection = request.extensions().get::<Arc<Connection>>().cloned();
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    let mut response = match admit(&desk, request, next).await {
+    let mut known = None;
+    let mut response = match admit(&desk, request, next, &mut known).await {
         Ok(response) => plain_words(response).await,
         Err(trouble) => refusal(trouble, wants_page),
     };
@@ -60,23 +61,29 @@ pub(crate) async fn guard(State(desk): State<Desk>, request: Request, next: Next
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::MISDIRECTED_REQUEST
     );
     if let Some(connection) = connection.filter(|_| is_refusal) {
-        let who = match &connection.peer {
+        let unknown = || match &connection.peer {
             Peer::Local { uid, .. } => format!("unknown, uid {uid}"),
             Peer::Remote { from, .. } => format!("unknown, at {from}"),
         };
-        desk.recorder.refused(who, &method, &path, status);
+        desk.recorder.refused(known.unwrap_or_else(unknown), &method, &path, status);
     }
     dress(response.headers_mut());
     response
 }
 
-async fn admit(desk: &Desk, request: Request, next: Next) -> Result<Response, Trouble> {
+/// Who it is goes to `known` as soon as that is seen: the audit names also those who are refused.
+async fn admit(
+    desk: &Desk,
+    request: Request,
+    next: Next,
+    known: &mut Option<String>,
+) -> Result<Response, Trouble> {
     let connection = request.extensions().get::<Arc<Connection>>().cloned();
     let Some(connection) = connection else {
         return Err(Trouble::new(ErrorCode::Failed, "a request without a connection"));
     };
     let request = match &connection.peer {
-        Peer::Local { kin, .. } => confine(desk, kin, request).await?,
+        Peer::Local { kin, .. } => confine(desk, kin, request, known).await?,
         Peer::Remote { .. } => request,
     };
     let (method, headers) = (request.method(), request.headers());
@@ -86,7 +93,14 @@ async fn admit(desk: &Desk, request: Request, next: Next) -> Result<Response, Tr
     {
         check_address(open, &request)?;
     }
-    let caller = identify(desk, &connection.peer, headers, needs).await?;
+    let caller = identify(desk, &connection.peer, headers, needs, known).await?;
+    match &caller {
+        Caller::Operator { .. } | Caller::Token { .. } | Caller::Session { .. } => {
+            *known = Some(caller.to_string());
+        }
+        // Whether it is a run is for the route to find out.
+        Caller::Agent | Caller::Nobody => {}
+    }
     match needs {
         Need::Nothing | Need::OwnToken => {}
         Need::Role(role) if caller.role() >= Some(role) => {}
@@ -157,6 +171,7 @@ async fn identify(
     peer: &Peer,
     headers: &HeaderMap,
     needs: Need,
+    known: &mut Option<String>,
 ) -> Result<Caller, Trouble> {
     match needs {
         Need::Nothing => return Ok(Caller::Nobody),
@@ -175,6 +190,7 @@ async fn identify(
         let secret = secret.to_owned();
         return match desk.ask(|answer| Ask::Bearer(secret, answer)).await {
             Ok(key) => {
+                *known = Some(format!("agent:{}", key.agent));
                 let message = format!("this token acts for {} alone", key.agent);
                 Err(Trouble::new(ErrorCode::Forbidden, message)
                     .hint("`defib self --help` shows what an agent may do"))

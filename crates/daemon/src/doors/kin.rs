@@ -45,11 +45,13 @@ pub(crate) struct Onlooker {
 #[derive(Debug, Clone)]
 pub(crate) struct Sees(pub(crate) Name);
 
-/// Lets a request pass that may come from where it does, and says what it may see.
+/// Lets a request pass that may come from where it does, and says what it may see. In whose tree it
+/// lives goes to `known`.
 pub(super) async fn confine(
     desk: &Desk,
     kin: &Kinship,
     request: Request,
+    known: &mut Option<String>,
 ) -> Result<Request, Trouble> {
     let (line, agent) = match kin {
         Kinship::Stranger => return Ok(request),
@@ -60,6 +62,7 @@ pub(super) async fn confine(
         Kinship::Kin { line, agent } => (line.clone(), agent.clone()),
     };
     let onlooker = desk.ask(|answer| Ask::Onlooker { line, agent, answer }).await.ok();
+    *known = onlooker.as_ref().map(|onlooker| format!("agent:{}", onlooker.agent));
     let (mut parts, body) = request.into_parts();
     let path = parts.uri.path().to_owned();
     if path == "/healthz" {
