@@ -155,6 +155,16 @@ fn commands() {
         ),
         ("[agent.a]\ncommand = [\"a\", \"|\", \"b\"]", &[]),
     ]);
+    // What is told to do can be done where it is told.
+    let asked = help("[agent.a]\ncommand = \"a | b\"");
+    assert_eq!(asked, "set `shell = true` if a shell shall run it");
+    let notify =
+        |command: &str| format!("[agent.a]\ncommand = \"x\"\n[notify.a]\ncommand = {command}\n");
+    assert_eq!(
+        help(&notify("\"a | b\"")),
+        "name the shell if one shall run it: `command = [\"sh\", \"-c\", \"…\"]`"
+    );
+    assert!(told(&notify("[\"sh\", \"-c\", \"a | b\"]")).is_empty());
 }
 
 #[test]

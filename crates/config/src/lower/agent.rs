@@ -23,7 +23,7 @@ use crate::foreign::Watchdog;
 use crate::source::Span;
 use crate::words::{PRESETS, STRATEGIES};
 
-use super::command::{command, shell_command};
+use super::command::{Shell, command, shell_command};
 use super::{Spelled, policy};
 
 /// Where an agent comes from.
@@ -122,7 +122,7 @@ fn env(own: Layers<'_>) -> BTreeMap<String, String> {
 fn run(key: &str, own: Layers<'_>, findings: &mut Findings) -> Option<Command> {
     let item = own.item(key)?;
     if !own.bool("shell").unwrap_or(false) {
-        return command(key, item, findings);
+        return command(key, item, Shell::Asked, findings);
     }
     if let (Datum::List(_), Some(shell)) = (&item.datum, own.key_span("shell")) {
         findings
@@ -180,7 +180,7 @@ fn probe(own: Layers<'_>, findings: &mut Findings) -> Option<Probe> {
     } else if let Some(address) = own.text("tcp") {
         ProbeTarget::Tcp(address.to_owned())
     } else {
-        ProbeTarget::Exec(command("exec", own.item("exec")?, findings)?)
+        ProbeTarget::Exec(command("exec", own.item("exec")?, Shell::Named, findings)?)
     };
     Some(Probe {
         target,

@@ -12,10 +12,24 @@ use crate::suggest::quoted;
 /// Words that mean something to a shell and nothing to anybody else.
 const SHELL_WORDS: [&str; 10] = ["|", "||", "&&", "&", ";", ">", ">>", "<", "2>", "2>&1"];
 
+/// How a command can be run by a shell, where it stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shell {
+    /// By `shell = true` beside it.
+    Asked,
+    /// By naming the shell in it: nothing beside it asks for one.
+    Named,
+}
+
 /// Lowers a command without a shell.
-pub(super) fn command(key: &str, item: &Item, findings: &mut Findings) -> Option<Command> {
+pub(super) fn command(
+    key: &str,
+    item: &Item,
+    shell: Shell,
+    findings: &mut Findings,
+) -> Option<Command> {
     let words = match &item.datum {
-        Datum::Text(line) => split(key, line, item.span, findings)?,
+        Datum::Text(line) => split(key, line, item.span, shell, findings)?,
         Datum::List(items) => {
             let words = items.iter().map(|item| item.datum.as_text().map(str::to_owned));
             // A word that was wrong has been told of.
@@ -44,7 +58,13 @@ pub(super) fn shell_command(item: &Item) -> Option<Command> {
     item.datum.as_text().map(|line| Command::Shell(line.to_owned()))
 }
 
-fn split(key: &str, line: &str, span: Span, findings: &mut Findings) -> Option<Vec<String>> {
+fn split(
+    key: &str,
+    line: &str,
+    span: Span,
+    shell: Shell,
+    findings: &mut Findings,
+) -> Option<Vec<String>> {
     let Some(words) = shlex::split(line) else {
         findings
             .error(span, format!("`{key}` cannot be split into words"))
@@ -53,10 +73,16 @@ fn split(key: &str, line: &str, span: Span, findings: &mut Findings) -> Option<V
         return None;
     };
     if let Some(word) = words.iter().find(|word| SHELL_WORDS.contains(&word.as_str())) {
+        let help = match shell {
+            Shell::Asked => "set `shell = true` if a shell shall run it".to_owned(),
+            Shell::Named => {
+                format!("name the shell if one shall run it: `{key} = [\"sh\", \"-c\", \"…\"]`")
+            }
+        };
         findings
             .warning(span, format!("{} is handed to the program as a plain word", quoted(word)))
             .label("no shell reads this")
-            .help("set `shell = true` if a shell shall run it");
+            .help(help);
     }
     Some(words)
 }

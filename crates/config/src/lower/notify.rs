@@ -11,7 +11,7 @@ use crate::fields::{Item, Layers};
 use crate::words::meaning;
 
 use super::Spelled;
-use super::command::command;
+use super::command::{Shell, command};
 
 /// What somebody is told of who does not say: that which needs a person, and that it no longer does.
 const USUAL: [Event; 5] =
@@ -41,7 +41,7 @@ fn target(own: Layers<'_>, findings: &mut Findings) -> Option<NotifyTarget> {
         return Some(NotifyTarget::Slack(url.to_owned()));
     }
     if let Some(item) = own.item("command") {
-        return command("command", item, findings).map(NotifyTarget::Command);
+        return command("command", item, Shell::Named, findings).map(NotifyTarget::Command);
     }
     if let Some(email) = own.replaced("email") {
         return smtp(email.replaced("smtp")?, findings).map(NotifyTarget::Email);
