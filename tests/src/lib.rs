@@ -12,6 +12,7 @@
 )]
 
 pub mod attempt;
+mod authority;
 mod binary;
 mod clock;
 mod disk;
@@ -33,6 +34,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
+pub use authority::Authority;
 pub use binary::defib_path;
 pub use clock::MovedClock;
 pub use disk::Disk;

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::DEADLINE;
+use crate::{Authority, DEADLINE};
 
 /// One POST that arrived.
 #[derive(Debug, Clone)]
@@ -34,7 +34,7 @@ type Shared<T> = Arc<(Mutex<Vec<T>>, Condvar)>;
 
 /// Takes POST requests and answers each as a script says.
 pub struct Receiver {
-    address: String,
+    base: String,
     shared: Shared<Received>,
 }
 
@@ -42,30 +42,48 @@ impl Receiver {
     /// One that answers the request with this number, counted from zero, by `answer`: a status, or 0
     /// to hang up without a word.
     pub fn answering(answer: impl Fn(usize) -> u16 + Send + 'static) -> Receiver {
+        Receiver::open(None, answer)
+    }
+
+    /// One that shows the certificate of somebody, and takes everything.
+    pub fn certified(by: &Authority) -> Receiver {
+        Receiver::open(Some(by.clone()), |_| 200)
+    }
+
+    fn open(
+        certified: Option<Authority>,
+        answer: impl Fn(usize) -> u16 + Send + 'static,
+    ) -> Receiver {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap().to_string();
+        let scheme = if certified.is_some() { "https" } else { "http" };
+        let base = format!("{scheme}://{}", listener.local_addr().unwrap());
         let shared: Shared<Received> = Arc::default();
         let theirs = shared.clone();
         std::thread::spawn(move || {
             for (number, stream) in listener.incoming().enumerate() {
                 let Ok(stream) = stream else { return };
+                let _ = stream.set_read_timeout(Some(Duration::from_secs(10)));
                 let status = answer(number);
-                if let Some(received) = receive(&stream, status) {
+                let received = match &certified {
+                    Some(by) => receive(by.at(stream), status),
+                    None => receive(stream, status),
+                };
+                if let Some(received) = received {
                     push(&theirs, received);
                 }
             }
         });
-        Receiver { address, shared }
+        Receiver { base, shared }
     }
 
     /// Its address.
     pub fn url(&self) -> String {
-        format!("{}/hook?a=b", self.base())
+        format!("{}/hook?a=b", self.base)
     }
 
     /// Its address without a path.
-    pub fn base(&self) -> String {
-        format!("http://{}", self.address)
+    pub fn base(&self) -> &str {
+        &self.base
     }
 
     /// Everything that has arrived.
@@ -99,8 +117,22 @@ pub struct Mailbox {
 }
 
 impl Mailbox {
-    /// One on a port of its own.
+    /// One on a port of its own, in the open.
     pub fn open() -> Mailbox {
+        Mailbox::listen(Tls::Off)
+    }
+
+    /// One that shows the certificate of somebody before anything is said.
+    pub fn certified(by: &Authority) -> Mailbox {
+        Mailbox::listen(Tls::Implicit(by.clone()))
+    }
+
+    /// One that does so when it is asked to by `STARTTLS`.
+    pub fn certified_if_asked(by: &Authority) -> Mailbox {
+        Mailbox::listen(Tls::Offered(by.clone()))
+    }
+
+    fn listen(tls: Tls) -> Mailbox {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let shared: Shared<Mail> = Arc::default();
@@ -108,10 +140,28 @@ impl Mailbox {
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let Ok(stream) = stream else { return };
-                let _ = take_mail(&stream, |mail| push(&theirs, mail));
+                let _ = stream.set_read_timeout(Some(Duration::from_secs(10)));
+                let keep = |mail| push(&theirs, mail);
+                // Whoever does not trust us hangs up.
+                let _ = match &tls {
+                    Tls::Off => take_mail(stream, GREETING, "", keep).map(drop),
+                    Tls::Implicit(by) => take_mail(by.at(stream), GREETING, "", keep).map(drop),
+                    Tls::Offered(by) => {
+                        let asked = take_mail(stream, GREETING, "250-STARTTLS\r\n", keep);
+                        asked.and_then(|asked| match asked {
+                            Some(stream) => take_mail(by.at(stream), "", "", keep).map(drop),
+                            None => Ok(()),
+                        })
+                    }
+                };
             }
         });
         Mailbox { port, shared }
+    }
+
+    /// Everything that has arrived.
+    pub fn all(&self) -> Vec<Mail> {
+        lock(&self.shared).clone()
     }
 
     /// Waits until what has arrived is as wanted.
@@ -120,6 +170,15 @@ impl Mailbox {
         find(&self.shared, what, look)
     }
 }
+
+/// How a mail server is encrypted.
+enum Tls {
+    Off,
+    Implicit(Authority),
+    Offered(Authority),
+}
+
+const GREETING: &str = "220 a test's\r\n";
 
 fn lock<T>(shared: &Shared<T>) -> MutexGuard<'_, Vec<T>> {
     shared.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -149,8 +208,7 @@ fn find<T: std::fmt::Debug, F>(
 }
 
 /// Reads one request and answers it.
-fn receive(stream: &TcpStream, status: u16) -> Option<Received> {
-    stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
+fn receive(stream: impl Read + Write, status: u16) -> Option<Received> {
     let mut reader = BufReader::new(stream);
     let mut line = String::new();
     reader.read_line(&mut line).ok()?;
@@ -169,49 +227,51 @@ fn receive(stream: &TcpStream, status: u16) -> Option<Received> {
     reader.read_exact(&mut body).ok()?;
     if status > 0 {
         let answer = format!("HTTP/1.1 {status} Said\r\ncontent-length: 4\r\n\r\nwell");
-        let mut writer = stream;
-        let _ = writer.write_all(answer.as_bytes());
+        let _ = reader.get_mut().write_all(answer.as_bytes());
     }
     Some(Received { path, headers, body, answered: status })
 }
 
-/// Speaks as much SMTP as it takes to be handed a mail.
-fn take_mail(stream: &TcpStream, mut keep: impl FnMut(Mail)) -> std::io::Result<()> {
-    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+/// Speaks as much SMTP as it takes to be handed a mail. Gives the stream back when it is asked to be
+/// encrypted; it offers that only where `offers` says so.
+fn take_mail<S: Read + Write>(
+    stream: S,
+    greeting: &str,
+    offers: &str,
+    keep: impl Fn(Mail),
+) -> std::io::Result<Option<S>> {
     let mut reader = BufReader::new(stream);
-    let say = |line: &str| {
-        let mut writer = stream;
-        writer.write_all(format!("{line}\r\n").as_bytes())
-    };
     let mut mail = Mail::default();
-    say("220 a test's")?;
+    reader.get_mut().write_all(greeting.as_bytes())?;
     let mut line = String::new();
     while reader.read_line(&mut line)? > 0 {
         let word = line.trim_end().to_owned();
         line.clear();
+        let mut answer = "250 good\r\n".to_owned();
         match word.split(' ').next().unwrap_or_default() {
-            "EHLO" | "HELO" => say("250 8BITMIME")?,
-            "MAIL" => {
-                mail.from = word;
-                say("250 good")?;
+            "EHLO" | "HELO" => answer = format!("{offers}250 8BITMIME\r\n"),
+            "STARTTLS" => {
+                reader.get_mut().write_all(b"220 go on\r\n")?;
+                return Ok(Some(reader.into_inner()));
             }
-            "RCPT" => {
-                mail.to.push(word);
-                say("250 good")?;
-            }
+            "MAIL" => mail.from = word,
+            "RCPT" => mail.to.push(word),
             "DATA" => {
-                say("354 go on")?;
+                reader.get_mut().write_all(b"354 go on\r\n")?;
                 while reader.read_line(&mut line)? > 0 && line != ".\r\n" {
                     mail.text.push_str(&line);
                     line.clear();
                 }
                 line.clear();
                 keep(std::mem::take(&mut mail));
-                say("250 taken")?;
             }
-            "QUIT" => return say("221 bye"),
-            _ => say("250 good")?,
+            "QUIT" => {
+                reader.get_mut().write_all(b"221 bye\r\n")?;
+                return Ok(None);
+            }
+            _ => {}
         }
+        reader.get_mut().write_all(answer.as_bytes())?;
     }
-    Ok(())
+    Ok(None)
 }

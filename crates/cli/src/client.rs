@@ -392,7 +392,11 @@ pub(crate) enum Ended {
 /// What keeper and daemon get of the caller's environment.
 fn is_plain(name: &std::ffi::OsStr) -> bool {
     let base = ["PATH", "HOME", "USER", "SHELL", "LANG", "TERM", "TZ", "TMPDIR", "RUST_BACKTRACE"];
-    name.to_str().is_some_and(|name| base.contains(&name) || name.starts_with("LC_"))
+    // Whom messages and figures are trusted to is no secret.
+    let trust = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
+    name.to_str().is_some_and(|name| {
+        base.contains(&name) || trust.contains(&name) || name.starts_with("LC_")
+    })
 }
 
 enum Trouble {

@@ -3,6 +3,8 @@
 //! No redirect is followed and no connection is kept: both are rare, and go where the config says. What
 //! went wrong is said without addresses: the address of a webhook may be all that protects it.
 
+use std::error::Error;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +19,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::ServerName;
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tokio_rustls::rustls::{self, CertificateError, ClientConfig, RootCertStore};
 
 /// How long an attempt over the network may take.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -80,7 +82,11 @@ pub(crate) async fn post<N: AsRef<str>>(
             .map_err(|_| format!("{host} is no name that a certificate can have"))?;
         let config = tokio::task::spawn_blocking(trusting).await.map_err(|e| e.to_string())??;
         let stream = TlsConnector::from(config).connect(name, stream).await;
-        exchange(stream.map_err(|error| format!("{host}: {error}"))?, request, &host).await
+        let failed = |error| match distrust(&error) {
+            Some(why) => format!("{host}: {why}"),
+            None => format!("{host}: {error}"),
+        };
+        exchange(stream.map_err(failed)?, request, &host).await
     } else {
         exchange(stream, request, &host).await
     }
@@ -93,13 +99,39 @@ fn host_header(host: &str, port: Option<u16>) -> String {
     }
 }
 
+/// What is wrong with the certificate that somebody showed, where that is what went wrong.
+pub(crate) fn distrust(error: &(dyn Error + 'static)) -> Option<String> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let tls = error.downcast_ref::<rustls::Error>();
+        if let Some(rustls::Error::InvalidCertificate(why)) = tls {
+            return Some(if *why == CertificateError::UnknownIssuer {
+                "nobody whom this machine trusts has signed its certificate; to trust others, start \
+                 the daemon where SSL_CERT_FILE names a file of theirs"
+                    .to_owned()
+            } else {
+                format!("its certificate is not good: {why}")
+            });
+        }
+        // What an error of the system carries is not its source, but it itself.
+        next = match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+            Some(inner) => Some(inner),
+            None => error.source(),
+        };
+    }
+    None
+}
+
 /// Trusts whom this machine trusts. The certificates are read each time: they change while we live.
 fn trusting() -> Result<Arc<ClientConfig>, String> {
     let mut roots = RootCertStore::empty();
     let found = rustls_native_certs::load_native_certs();
     roots.add_parsable_certificates(found.certs);
     if roots.is_empty() {
-        return Err("this machine has no certificates to trust (install ca-certificates)".into());
+        let why = found.errors.first().map(|error| format!(": {error}")).unwrap_or_default();
+        return Err(format!(
+            "there are no certificates to trust (install ca-certificates, or see to SSL_CERT_FILE){why}"
+        ));
     }
     let provider = Arc::new(ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider)

@@ -36,6 +36,7 @@ mod terminal;
 mod tls;
 mod top;
 mod trees;
+mod trust;
 
 use defib_e2e::Bench;
 

@@ -64,7 +64,7 @@ fn an_address_that_a_variable_should_name_is_missed_aloud() {
     });
     assert!(said.starts_with(&format!("{wanted} is not set; run `defib up`")), "{said}");
     let receiver = Receiver::answering(|_| 200);
-    bench.set(wanted, &receiver.base());
+    bench.set(wanted, receiver.base());
     bench.defib(&["up", "--detach"]).good();
     let path = receiver.find("one that was sent", |all| Some(all.first()?.path.clone()));
     assert_eq!(path, "/v1/metrics");

@@ -8,6 +8,7 @@ use lettre::transport::smtp::authentication::Credentials;
 use lettre::{AsyncSmtpTransport, AsyncTransport as _, Message as Mail, Tokio1Executor};
 
 use super::message::Message;
+use crate::post::distrust;
 
 /// How long a mail server may take for one answer.
 const PATIENCE: Duration = Duration::from_secs(12);
@@ -36,7 +37,10 @@ pub(super) async fn send(
         mail = mail.to(address(receiver)?);
     }
     let mail = mail.body(message.plain()).map_err(|error| error.to_string())?;
-    let failed = |error: lettre::transport::smtp::Error| format!("{host}: {error}");
+    let failed = |error: lettre::transport::smtp::Error| match distrust(&error) {
+        Some(why) => format!("{host}: {why}"),
+        None => format!("{host}: {error}"),
+    };
     let transport = match tls {
         SmtpTls::Implicit => Transport::relay(host).map_err(failed)?,
         SmtpTls::Starttls => Transport::starttls_relay(host).map_err(failed)?,
