@@ -126,6 +126,8 @@ words! {
         Escalated = "escalated",
         /// Not running though it should.
         Down = "down",
+        /// Spending far above its own baseline.
+        BurnAlarm = "burn-alarm",
     }
 }
 

@@ -269,7 +269,14 @@ fn everybody_is_told_in_their_own_way() {
     assert_eq!(ops.cooldown, Duration::from_secs(300));
     assert_eq!(
         chat.on,
-        [Event::CrashedOut, Event::Halted, Event::Escalated, Event::Down, Event::Recovered]
+        [
+            Event::CrashedOut,
+            Event::Halted,
+            Event::Escalated,
+            Event::Down,
+            Event::BurnAlarm,
+            Event::Recovered
+        ]
     );
     assert_eq!(chat.cooldown, Duration::from_secs(600));
     assert!(matches!(&chat.target, NotifyTarget::Slack(_)));

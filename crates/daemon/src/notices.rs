@@ -10,6 +10,8 @@ use serde_json::{Map, Value, json};
 
 /// The type of the event.
 pub(crate) const NOTIFIED: &str = "notified";
+/// The type of the event that says that an agent burns. It is a notice too.
+pub(crate) const BURN_ALARM: &str = "burn-alarm";
 
 /// Something that people are to be told of.
 #[derive(Debug, Clone, PartialEq, Eq)]

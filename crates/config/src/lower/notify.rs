@@ -14,8 +14,14 @@ use super::Spelled;
 use super::command::{Shell, command};
 
 /// What somebody is told of who does not say: that which needs a person, and that it no longer does.
-const USUAL: [Event; 5] =
-    [Event::CrashedOut, Event::Halted, Event::Escalated, Event::Down, Event::Recovered];
+const USUAL: [Event; 6] = [
+    Event::CrashedOut,
+    Event::Halted,
+    Event::Escalated,
+    Event::Down,
+    Event::BurnAlarm,
+    Event::Recovered,
+];
 
 pub(super) fn notify(name: &Spelled, own: Layers<'_>, findings: &mut Findings) -> Option<Notify> {
     let event = |item: &Item| meaning(item.datum.as_text()?, Event::MEANINGS);

@@ -191,7 +191,7 @@ const NOTIFY: Table = Table {
             "What it is told of.",
             r#"["crashed-out", "halted"]"#,
         )
-        .or(r#"["crashed-out", "halted", "escalated", "down", "recovered"]"#),
+        .or(r#"["crashed-out", "halted", "escalated", "down", "burn-alarm", "recovered"]"#),
         Field::new(
             "webhook",
             Shape::Text(&URL),

@@ -19,6 +19,7 @@ use crate::ledger::{Amounts, Clerk, Ledger, Notice, amount, end_of_day, micros, 
 use crate::meter::burn::{Burning, FACTOR};
 use crate::meter::otlp::{Kept, Receiver};
 use crate::meter::{Kind, Meters};
+use crate::notices::{BURN_ALARM, NOTIFIED};
 
 /// What the engine needs to know about money.
 pub(super) struct Money {
@@ -166,7 +167,11 @@ impl Engine {
             ("factor", FACTOR.into()),
             ("stopped", (wanted == Burn::Stop).into()),
         ];
-        self.tell("burn-alarm", Some(RunKey { agent: name.clone(), run }), body);
+        let key = RunKey { agent: name.clone(), run };
+        self.tell(BURN_ALARM, Some(key.clone()), body);
+        let channels = self.channels_for(self.project_name_of(&name).as_ref(), BURN_ALARM);
+        let body = [("what", BURN_ALARM.into()), ("channels", channels.into())];
+        self.tell(NOTIFIED, Some(key), body);
         if let (Burn::Stop, Some(agent)) = (wanted, self.supervisor.known(&name)) {
             let evidence =
                 format!("it spent {per_minute} {unit} in a minute, where {baseline} are usual");

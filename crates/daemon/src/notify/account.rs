@@ -19,6 +19,7 @@ use sha2::{Digest, Sha256};
 
 use super::message::{Message, Sender};
 use super::standing::{Standing, Telling};
+use crate::notices::{BURN_ALARM, NOTIFIED};
 
 /// So many messages about single agents go out in one window.
 const SINGLES: usize = 3;
@@ -76,7 +77,7 @@ struct Storm {
 }
 
 /// What one channel has been told and is still to be told.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub(crate) struct Account {
     /// Every event up to this one has been heard.
     pub(crate) upto: u64,
@@ -110,11 +111,13 @@ impl Account {
             return;
         }
         // Of most agents there is never anything to tell: only trouble makes a standing.
-        if matches!(event.kind.as_str(), "run-died" | "notified" | "revived" | "rested") {
-            let mut standing = Standing::new(event.at);
-            standing.hear(event);
-            self.standings.insert(agent.clone(), standing);
-        }
+        let mut standing = match event.kind.as_str() {
+            "run-died" | NOTIFIED | "revived" | "rested" => Standing::new(event.at),
+            BURN_ALARM => Standing::well(event.at),
+            _ => return,
+        };
+        standing.hear(event);
+        self.standings.insert(agent.clone(), standing);
     }
 
     /// Makes the messages that are to be made now. Says whether there is one: it has to be on disk
@@ -127,9 +130,8 @@ impl Account {
         self.standings.retain(|_, standing| !standing.is_plain(on, *cooldown, now));
         let before = self.made;
         let due = |(agent, standing): (&Name, &Standing)| {
-            let topic = standing.owed(on)?;
-            let may = standing.may_be_told(topic, *cooldown, now) <= now;
-            may.then(|| standing.telling(agent, topic))
+            let may = |topic: &Topic| standing.may_be_told(*topic, *cooldown, now) <= now;
+            standing.owed(on).find(may).map(|topic| standing.telling(agent, topic))
         };
         let mut due: Vec<Telling> = self.standings.iter().filter_map(due).collect();
         due.sort_by_key(|telling| telling.at);
@@ -226,11 +228,10 @@ impl Account {
         let Terms { on, cooldown, .. } = terms;
         let storm = self.storm.map(|storm| storm.until);
         let of = |standing: &Standing| {
-            let owed = standing.owed(on);
-            let may = owed.map(|topic| standing.may_be_told(topic, *cooldown, now));
+            let may = standing.owed(on).map(|topic| standing.may_be_told(topic, *cooldown, now));
             // In a storm the digest's time is what counts, not each agent's.
             let may = may.filter(|may| storm.is_none() || *may > now);
-            standing.next_change().into_iter().chain(may).min()
+            may.chain(standing.next_change()).min()
         };
         self.standings.values().filter_map(of).chain(storm).min()
     }

@@ -11,7 +11,7 @@ use defib_core::{Name, Wall};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::standing::{Standing, Telling};
+use super::standing::{Burned, Standing, Telling};
 use crate::wire::stamp;
 
 /// A digest names so many; of the others it gives the number.
@@ -101,12 +101,12 @@ impl Sender {
     /// A message about one agent.
     pub(crate) fn single(&self, id: String, telling: &Telling, standing: &Standing) -> Message {
         let Telling { agent, topic, at } = telling;
-        let death = standing.death.clone().filter(|_| is_trouble(*topic));
+        let death = standing.death.clone().filter(|_| is_of_a_death(*topic));
         Message {
             agent: Some(agent.clone()),
             run: standing.run,
             text: sentence(telling, standing),
-            hint: hint(agent, *topic),
+            hint: hint(agent, *topic, standing),
             death,
             ..self.blank(id, topic.word(), *at)
         }
@@ -148,10 +148,11 @@ impl Sender {
     }
 }
 
-const fn is_trouble(topic: Topic) -> bool {
+/// Whether what a run died of has to do with it.
+const fn is_of_a_death(topic: Topic) -> bool {
     match topic {
         Topic::CrashedOut | Topic::Halted | Topic::Waiting | Topic::Escalated | Topic::Down => true,
-        Topic::Revived | Topic::Recovered => false,
+        Topic::Revived | Topic::Recovered | Topic::BurnAlarm => false,
     }
 }
 
@@ -175,6 +176,16 @@ fn sentence(telling: &Telling, standing: &Standing) -> String {
             Some(delay) => format!("{agent} is down for {} more{because}", Shown(delay)),
             None => format!("{agent} is down, and is not started again{because}"),
         },
+        Topic::BurnAlarm => match &standing.burned {
+            Some(Burned { unit, per_minute, baseline, stopped, .. }) => {
+                let stopped = if *stopped { "; it was stopped for that" } else { "" };
+                format!(
+                    "{agent} burns: {per_minute} {unit} in a minute, where {baseline} are \
+                     usual{stopped}"
+                )
+            }
+            None => format!("{agent} burns"),
+        },
         Topic::Revived => format!("{agent} was revived"),
         Topic::Recovered => match standing.told {
             Some(told) => format!("{agent} is well again; it was {}", told.word()),
@@ -183,8 +194,16 @@ fn sentence(telling: &Telling, standing: &Standing) -> String {
     }
 }
 
-fn hint(agent: &Name, topic: Topic) -> Option<String> {
+fn hint(agent: &Name, topic: Topic, standing: &Standing) -> Option<String> {
+    let is_stopped = standing.burned.as_ref().is_some_and(|burned| burned.stopped);
     match topic {
+        Topic::BurnAlarm => {
+            let then = if is_stopped { "revive" } else { "stop" };
+            let does = if is_stopped { "puts it back" } else { "ends it" };
+            Some(format!(
+                "`defib ledger {agent}` shows what it spent; `defib {then} {agent}` {does}"
+            ))
+        }
         Topic::CrashedOut | Topic::Halted => {
             Some(format!("`defib why {agent}` says why; `defib revive {agent}` puts it back"))
         }

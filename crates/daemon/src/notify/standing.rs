@@ -13,7 +13,7 @@ use defib_history::Event;
 use serde::{Deserialize, Serialize};
 
 use super::message::{Death, cut};
-use crate::notices::NOTIFIED;
+use crate::notices::{BURN_ALARM, NOTIFIED};
 
 /// An agent that has been ready for so long is well.
 pub(crate) const SETTLED: Duration = Duration::from_secs(10);
@@ -42,7 +42,7 @@ pub(crate) struct Telling {
 }
 
 /// How one agent stands.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Standing {
     condition: Condition,
     /// Since when.
@@ -64,6 +64,33 @@ pub(crate) struct Standing {
     pub(crate) waits_for: Option<String>,
     /// How long it stays down.
     pub(crate) delay: Option<Duration>,
+    /// That it burned, where that has not been said.
+    #[serde(default)]
+    pub(crate) burned: Option<Burned>,
+}
+
+/// That an agent spent far above what is usual for it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Burned {
+    at: Wall,
+    pub(crate) unit: String,
+    pub(crate) per_minute: f64,
+    pub(crate) baseline: f64,
+    /// Whether it was stopped for it.
+    pub(crate) stopped: bool,
+}
+
+impl Burned {
+    /// What the event of an alarm says.
+    fn told(event: &Event) -> Option<Burned> {
+        Some(Burned {
+            at: event.at,
+            unit: event.body.get("unit")?.as_str()?.to_owned(),
+            per_minute: event.body.get("per_minute")?.as_f64()?,
+            baseline: event.body.get("baseline")?.as_f64()?,
+            stopped: event.body.get("stopped")?.as_bool()?,
+        })
+    }
 }
 
 impl Standing {
@@ -81,7 +108,13 @@ impl Standing {
             limit: None,
             waits_for: None,
             delay: None,
+            burned: None,
         }
+    }
+
+    /// That of an agent of which nothing bad is known.
+    pub(crate) fn well(at: Wall) -> Standing {
+        Standing { condition: Condition::Well, ..Standing::new(at) }
     }
 
     /// Takes in an event about the agent.
@@ -93,6 +126,10 @@ impl Standing {
             if let Some(topic) = what.as_ref().and_then(|what| topic_of(what.as_str()?)) {
                 self.turn_bad(topic, event.at);
             }
+            return;
+        }
+        if event.kind == BURN_ALARM {
+            self.burned = Burned::told(event);
             return;
         }
         let Some(record) = event.record() else { return };
@@ -146,7 +183,7 @@ impl Standing {
             What::Stopped { goal: Goal::Stopped | Goal::Down } => {
                 // Whoever did that knows.
                 self.turn(Condition::Well, event.at);
-                (self.told, self.revived) = (None, false);
+                (self.told, self.revived, self.burned) = (None, false, None);
             }
             What::RunStarted { .. }
             | What::Stopped { goal: Goal::Up }
@@ -177,15 +214,16 @@ impl Standing {
         }
     }
 
-    /// What is to be said of it, whenever that may be.
-    pub(crate) fn owed(&self, on: &[Topic]) -> Option<Topic> {
+    /// What is to be said of it, whenever that may be: what matters most comes first.
+    pub(crate) fn owed(&self, on: &[Topic]) -> impl Iterator<Item = Topic> {
         let topic = match self.condition {
             Condition::Bad(topic) if self.news => Some(topic),
             Condition::Well if self.told.is_some() => Some(Topic::Recovered),
             Condition::Bad(_) | Condition::Well | Condition::Trying => None,
         };
         let revived = self.revived.then_some(Topic::Revived);
-        topic.filter(|topic| on.contains(topic)).or(revived.filter(|topic| on.contains(topic)))
+        let burned = self.burned.as_ref().map(|_| Topic::BurnAlarm);
+        [topic, burned, revived].into_iter().flatten().filter(move |topic| on.contains(topic))
     }
 
     /// From when on it may be said, after what was said of it before.
@@ -200,7 +238,8 @@ impl Standing {
 
     /// What to say of it now.
     pub(crate) fn telling(&self, agent: &Name, topic: Topic) -> Telling {
-        Telling { agent: agent.clone(), topic, at: self.since }
+        let burned = self.burned.as_ref().filter(|_| topic == Topic::BurnAlarm);
+        Telling { agent: agent.clone(), topic, at: burned.map_or(self.since, |burned| burned.at) }
     }
 
     /// It has been said.
@@ -209,6 +248,7 @@ impl Standing {
         self.lasts.push((topic, now));
         match topic {
             Topic::Revived => self.revived = false,
+            Topic::BurnAlarm => self.burned = None,
             Topic::Recovered => (self.told, self.revived) = (None, false),
             Topic::CrashedOut | Topic::Halted | Topic::Waiting | Topic::Escalated | Topic::Down => {
                 // That it was revived before is no news any more.
@@ -226,7 +266,7 @@ impl Standing {
     pub(crate) fn is_plain(&self, on: &[Topic], cooldown: Duration, now: Wall) -> bool {
         let is_over = |(_, at): &(Topic, Wall)| *at > now || now.since(*at) >= cooldown;
         self.condition == Condition::Well
-            && self.owed(on).is_none()
+            && self.owed(on).next().is_none()
             && self.lasts.iter().all(is_over)
     }
 

@@ -13,7 +13,7 @@ use super::account::{Account, Fate, Terms};
 use super::message::{Message, Sender};
 
 const BEGINNING: i64 = 1_700_000_000_000;
-const ALL: [Topic; 7] = [
+const ALL: [Topic; 8] = [
     Topic::CrashedOut,
     Topic::Halted,
     Topic::Waiting,
@@ -21,6 +21,7 @@ const ALL: [Topic; 7] = [
     Topic::Recovered,
     Topic::Escalated,
     Topic::Down,
+    Topic::BurnAlarm,
 ];
 
 fn name(text: &str) -> Name {
@@ -433,4 +434,49 @@ proptest! {
         }
         prop_assert_eq!(&whole.sent, &broken.sent);
     }
+}
+
+#[test]
+fn a_burn_is_told_once_beside_whatever_else_is_the_matter() {
+    let alarm = |bench: &mut Bench, per_minute: f64, stopped: bool| {
+        let body = json!({
+            "unit": "tokens", "per_minute": per_minute, "baseline": 4000.0, "factor": 5,
+            "stopped": stopped
+        });
+        let Some(body) = body.as_object() else { unreachable!("it is one") };
+        let stamp = bench.stamp();
+        let agent = Some(name("a"));
+        bench.hear(Event::new(stamp, "burn-alarm", agent, Some(RunId(1)), body.clone()));
+        bench.notified("a", "burn-alarm");
+    };
+    let mut bench = Bench::new(&ALL, 600);
+    alarm(&mut bench, 48_000.0, false);
+    bench.pass(60);
+    assert_eq!(bench.sent.len(), 1, "{:#?}", bench.sent);
+    let (_, message) = &bench.sent[0];
+    assert_eq!(message.event, "burn-alarm");
+    assert_eq!(message.text, "a burns: 48000 tokens in a minute, where 4000 are usual");
+    assert!(message.hint.as_ref().is_some_and(|hint| hint.contains("`defib stop a`")));
+    assert!(message.is_trouble() && message.death.is_none());
+
+    // That the same is not said again for now hides nothing else, and is not hidden by it.
+    alarm(&mut bench, 90_000.0, true);
+    bench.crashes_out("a");
+    bench.pass(60);
+    assert_eq!(bench.sent.len(), 2, "{:#?}", bench.sent);
+    assert_eq!(bench.sent[1].1.event, "crashed-out");
+    bench.pass(600);
+    let (at, last) = &bench.sent[2];
+    assert_eq!(
+        last.text,
+        "a burns: 90000 tokens in a minute, where 4000 are usual; it was stopped for that"
+    );
+    assert_eq!(*at, bench.sent[0].0 + Duration::from_secs(600), "when it may be said again");
+    bench.pass(3600);
+    assert_eq!(bench.sent.len(), 3, "a burn is no state that one recovers from");
+
+    let mut bench = Bench::new(&[Topic::CrashedOut], 600);
+    alarm(&mut bench, 48_000.0, false);
+    bench.pass(60);
+    assert!(bench.sent.is_empty(), "nobody asked for it");
 }
