@@ -93,6 +93,9 @@ pub struct AgentStatus {
     pub flapping: bool,
     /// Whether its restarts were ended by a limit over a stretch of time.
     pub loop_detected: bool,
+    /// The channels of its project whose last message has not arrived.
+    #[serde(default)]
+    pub channels_failing: Vec<ChannelFailure>,
 }
 
 /// The supervisor as a whole.
@@ -490,6 +493,40 @@ pub struct ChannelTest {
     pub why: Option<String>,
     /// How long it took.
     pub took_ms: u64,
+}
+
+/// How a channel is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ChannelStatus {
+    /// The project that the channel is of.
+    #[schema(value_type = NameWord)]
+    pub project: Name,
+    /// The channel.
+    #[schema(value_type = NameWord)]
+    pub channel: Name,
+    /// How it tells: `webhook`, `slack`, `command`, `email` or `desktop`.
+    pub way: String,
+    /// How many messages wait to be delivered.
+    pub waiting: u64,
+    /// What went wrong with the last message, if it has not arrived.
+    pub failure: Option<ChannelFailure>,
+}
+
+/// A message that has not arrived.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ChannelFailure {
+    /// The channel.
+    #[schema(value_type = NameWord)]
+    pub channel: Name,
+    /// When it was last tried.
+    #[schema(value_type = MomentWord)]
+    pub at: String,
+    /// Why it has not arrived.
+    pub why: String,
+    /// How often it was tried.
+    pub attempts: u32,
+    /// Whether it is not tried again.
+    pub given_up: bool,
 }
 
 /// A moment as JSON shows it.

@@ -255,3 +255,49 @@ fn a_receiver_that_never_answers_holds_up_nobody() {
     assert_eq!(bench.status("a")["state"], "crashed-out");
     drop(silent);
 }
+
+#[test]
+fn a_channel_that_fails_is_seen_until_a_message_arrives() {
+    let bench = bench();
+    let open = bench.file("open");
+    let path = open.clone();
+    let receiver =
+        Receiver::answering(move |_| if std::path::Path::new(&path).exists() { 200 } else { 503 });
+    bench.up(&[
+        bench.agent("a", "exit 1", FRAGILE),
+        bench.agent("b", "forever", ""),
+        webhook(&receiver, ""),
+        "[notify.fine]\ncommand = [\"/bin/true\"]\n".to_owned(),
+    ]);
+    let is_failing = |status: &Value| status["channels_failing"][0]["attempts"].as_u64() >= Some(2);
+    let status = bench.await_status("b", is_failing);
+    let failure = &status["channels_failing"][0];
+    let why = "127.0.0.1 answered 503 Service Unavailable: well";
+    assert_eq!((&failure["channel"], &failure["why"]), (&"ops".into(), &why.into()));
+    assert_eq!(failure["given_up"], false);
+    assert!(failure["at"].as_str().unwrap().ends_with('Z'), "{failure}");
+    let shown = bench.defib(&["status"]).good().out;
+    let line = shown.lines().find(|line| line.starts_with("channel ")).unwrap_or_default();
+    assert!(line.starts_with(&format!("channel p/ops fails: {why} (")), "{shown}");
+    assert!(line.ends_with("; it is tried again)"), "{shown}");
+    let of = |name: &str| -> Value {
+        let all = bench.look("/api/v1/notify").json();
+        all.as_array().unwrap().iter().find(|one| one["channel"] == name).unwrap().clone()
+    };
+    assert_eq!((&of("ops")["failure"]["why"], &of("ops")["way"]), (&why.into(), &"webhook".into()));
+    assert_eq!((field(&of("ops"), "waiting"), field(&of("fine"), "waiting")), (1, 0));
+    assert!(of("fine")["failure"].is_null());
+    // A daemon that was killed knows it still.
+    await_that("it is on disk", || {
+        let kept = ["intent.db", "intent.db-wal"].map(|file| bench.home().join(file));
+        kept.iter().any(|file| proc::holds(&std::fs::read(file).unwrap_or_default(), why))
+    });
+    std::fs::write(&open, "").unwrap();
+    bench.defib(&["notify", "test", "ops"]).good();
+    let is_well = |status: &Value| status["channels_failing"].as_array().unwrap().is_empty();
+    bench.await_status("b", is_well);
+    // What had waited was sent at once.
+    receiver
+        .find("it", |all| taken(all).iter().any(|message| message["agent"] == "a").then_some(()));
+    assert!(!bench.defib(&["status"]).good().out.contains("channel "));
+}

@@ -1,9 +1,11 @@
 //! `defib status`, also `defib ps`.
 
+use std::collections::BTreeMap;
+
 use anstyle::{AnsiColor, Style};
 use defib_core::State;
 use defib_core::span::Shown;
-use defib_daemon::wire::AgentStatus;
+use defib_daemon::wire::{AgentStatus, ChannelFailure};
 use jiff::Timestamp;
 
 use super::Context;
@@ -36,8 +38,29 @@ impl Status {
         if statuses.is_empty() {
             return output::print("no agents; `defib up` brings a project up\n");
         }
-        output::print(&overview(&statuses, Timestamp::now()))
+        let now = Timestamp::now();
+        output::print(&(overview(&statuses, now) + &failing(&statuses, now)))
     }
+}
+
+/// A line a channel by which nobody can be told of what becomes of these agents.
+fn failing(statuses: &[AgentStatus], now: Timestamp) -> String {
+    let all = statuses.iter().flat_map(|status| {
+        status.channels_failing.iter().map(|failure| ((&status.project, &failure.channel), failure))
+    });
+    let all: BTreeMap<_, &ChannelFailure> = all.collect();
+    let line = |((project, channel), failure): (_, &ChannelFailure)| {
+        let ChannelFailure { at, why, attempts, given_up, .. } = failure;
+        let times = if *attempts == 1 { "attempt" } else { "attempts" };
+        let then = if *given_up { "given up" } else { "it is tried again" };
+        let at = ago(at, now);
+        format!("channel {project}/{channel} fails: {why} ({attempts} {times}, {at}; {then})\n")
+    };
+    let mut lines: String = all.into_iter().map(line).collect();
+    if !lines.is_empty() {
+        lines.push_str("`defib notify test` tries every channel and says what came of it\n");
+    }
+    lines
 }
 
 /// What is to be said of every agent, or of those named.

@@ -78,6 +78,7 @@ async fn list(
     let has_more = agents.len() > limit as usize;
     agents.truncate(limit as usize);
     let last = agents.last().filter(|_| has_more).map(|agent| agent.name.as_str().to_owned());
+    desk.heralds.mark(&mut agents);
     let ageless: Vec<AgentStatus> = agents
         .iter()
         .map(|agent| AgentStatus { uptime_s: None, heartbeat_age_s: None, ..agent.clone() })
@@ -98,7 +99,9 @@ async fn one(
     State(desk): State<Desk>,
     Segments(name): Segments<String>,
 ) -> Result<Json<Vec<AgentStatus>>, Trouble> {
-    desk.ask(|answer| Ask::Status(vec![name], answer)).await.map(Json)
+    let mut agents = desk.ask(|answer| Ask::Status(vec![name], answer)).await?;
+    desk.heralds.mark(&mut agents);
+    Ok(Json(agents))
 }
 
 /// Takes an agent away that was added without a file.

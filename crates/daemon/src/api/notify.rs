@@ -1,4 +1,4 @@
-//! Channels: whether messages arrive.
+//! Channels: how they are, and whether messages arrive.
 
 use axum::extract::State;
 use axum::response::Json;
@@ -10,10 +10,19 @@ use utoipa_axum::routes;
 use super::extract::Body;
 use super::spec::{Usual, WithBody};
 use super::{Desk, Trouble};
-use crate::wire::ChannelTest;
+use crate::wire::{ChannelStatus, ChannelTest};
 
 pub(super) fn routes() -> OpenApiRouter<Desk> {
-    OpenApiRouter::new().routes(routes!(test))
+    OpenApiRouter::new().routes(routes!(list)).routes(routes!(test))
+}
+
+/// Every channel of the projects that are up, with the last failure of those that fail.
+#[utoipa::path(
+    get, path = "/api/v1/notify", tag = "daemon",
+    responses((status = 200, body = [ChannelStatus]), Usual)
+)]
+async fn list(State(desk): State<Desk>) -> Json<Vec<ChannelStatus>> {
+    Json(desk.heralds.channels())
 }
 
 #[derive(Deserialize, ToSchema)]

@@ -82,6 +82,8 @@ impl Engine {
             pty: config.is_some_and(|config| config.pty),
             flapping: view.is_some_and(|view| view.is_flapping(now.mono)),
             loop_detected: sight.reason == Some(Reason::Trip(Trip::Window)),
+            // The herald knows, and whoever shows this asks it.
+            channels_failing: Vec::new(),
         }
     }
 

@@ -20,6 +20,7 @@ use sha2::{Digest, Sha256};
 use super::message::{Message, Sender};
 use super::standing::{Standing, Telling};
 use crate::notices::{BURN_ALARM, NOTIFIED};
+use crate::post::Refused;
 
 /// So many messages about single agents go out in one window.
 const SINGLES: usize = 3;
@@ -88,6 +89,20 @@ pub(crate) struct Account {
     lately: Vec<Wall>,
     storm: Option<Storm>,
     outbox: VecDeque<Letter>,
+    /// What went wrong with the last attempt, if that failed.
+    #[serde(default)]
+    setback: Option<Setback>,
+}
+
+/// An attempt that failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Setback {
+    pub(crate) at: Wall,
+    pub(crate) why: String,
+    /// How often this message was tried in vain.
+    pub(crate) attempts: u32,
+    /// Whether it is not tried again.
+    pub(crate) given_up: bool,
 }
 
 impl Account {
@@ -192,22 +207,36 @@ impl Account {
         self.outbox.front()
     }
 
+    /// What went wrong with the last attempt, if that failed.
+    pub(crate) fn setback(&self) -> Option<&Setback> {
+        self.setback.as_ref()
+    }
+
+    /// How many messages wait to be delivered.
+    pub(crate) fn count_waiting(&self) -> usize {
+        self.outbox.len()
+    }
+
     /// A message has arrived.
     pub(crate) fn delivered(&mut self, id: &str) {
         self.outbox.retain(|letter| letter.message.id != id);
+        self.setback = None;
     }
 
     /// A message has not arrived, and its receiver may have said when to come back.
-    pub(crate) fn failed(&mut self, id: &str, asked: Option<Duration>, now: Wall) -> Option<Fate> {
+    pub(crate) fn failed(&mut self, id: &str, refused: &Refused, now: Wall) -> Option<Fate> {
         let at = self.outbox.iter().position(|letter| letter.message.id == id)?;
         let letter = self.outbox.get_mut(at)?;
         letter.failures = letter.failures.saturating_add(1);
         let failures = letter.failures;
-        if now.since(letter.made_at) >= GIVEN_UP {
+        let given_up = now.since(letter.made_at) >= GIVEN_UP;
+        let why = refused.why.clone();
+        self.setback = Some(Setback { at: now, why, attempts: failures, given_up });
+        if given_up {
             self.outbox.remove(at);
             return Some(Fate::GivenUp(failures));
         }
-        let asked = asked.unwrap_or_default().min(LONGEST_ASKED);
+        let asked = refused.after.unwrap_or_default().min(LONGEST_ASKED);
         let delay = delay_after(id, failures).max(asked);
         letter.due = now + delay;
         Some(Fate::Again(delay, failures))

@@ -20,7 +20,7 @@ use super::message::Sender;
 use super::{Heralds, Roll};
 use crate::engine::{Ask, EngineHandle};
 use crate::post::Refused;
-use crate::wire::ChannelTest;
+use crate::wire::{ChannelFailure, ChannelStatus, ChannelTest, stamp};
 
 /// How many events of the past are read at a time.
 const PIECE: u32 = 2_000;
@@ -51,6 +51,8 @@ struct Outcome {
     key: String,
     id: String,
     result: Result<(), Refused>,
+    /// Whether it was a test, which nothing waits for.
+    is_test: bool,
 }
 
 /// One channel, and its account.
@@ -77,6 +79,7 @@ pub(crate) struct Herald {
     stored: BTreeMap<String, String>,
     posts: BTreeMap<String, Post>,
     written: Instant,
+    shown: watch::Sender<Vec<ChannelStatus>>,
 }
 
 impl Herald {
@@ -88,6 +91,7 @@ impl Herald {
         stored: BTreeMap<String, String>,
     ) -> io::Result<Heralds> {
         let (call, calls) = mpsc::unbounded_channel();
+        let (shown, channels) = watch::channel(Vec::new());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let uname = rustix::system::uname();
         let herald = Herald {
@@ -101,10 +105,11 @@ impl Herald {
             stored,
             posts: BTreeMap::new(),
             written: Instant::now(),
+            shown,
         };
         let work = move || runtime.block_on(herald.work());
         std::thread::Builder::new().name("herald".to_owned()).spawn(work)?;
-        Ok(Heralds(call))
+        Ok(Heralds { call, channels })
     }
 
     async fn work(mut self) {
@@ -131,7 +136,18 @@ impl Herald {
             self.announce().await;
             self.send();
             self.write_lazily();
+            self.show();
         }
+    }
+
+    /// Shows how the channels are.
+    fn show(&self) {
+        let all: Vec<ChannelStatus> = self.posts.values().map(Post::shown).collect();
+        self.shown.send_if_modified(|shown| {
+            let is_new = *shown != all;
+            *shown = all;
+            is_new
+        });
     }
 
     /// What is decided in one piece is heard in one piece.
@@ -304,17 +320,22 @@ impl Herald {
             tokio::spawn(async move {
                 let result = attempt.await;
                 // The herald ends only with the process.
-                let _ = outcomes.send(Outcome { key, id, result });
+                let _ = outcomes.send(Outcome { key, id, result, is_test: false });
             });
         }
     }
 
     fn settle(&mut self, outcome: Outcome) {
-        let Outcome { key, id, result } = outcome;
+        let Outcome { key, id, result, is_test } = outcome;
         let Some(post) = self.posts.get_mut(&key) else { return };
-        post.is_busy = false;
+        post.is_busy &= is_test;
         post.is_dirty = true;
-        let Refused { why, after } = match result {
+        let refused = match result {
+            // What waits can arrive as well.
+            Ok(()) if is_test => {
+                post.account.delivered(&id);
+                return post.account.try_now(now().wall);
+            }
             Ok(()) => {
                 post.account.delivered(&id);
                 if let Some(intent) = post.written(&key) {
@@ -324,7 +345,7 @@ impl Herald {
             }
             Err(refused) => refused,
         };
-        let (failures, again) = match post.account.failed(&id, after, now().wall) {
+        let (failures, again) = match post.account.failed(&id, &refused, now().wall) {
             // Once is enough to know; the rest is the same again.
             Some(Fate::Again(delay, 1)) => (1, Some(delay)),
             Some(Fate::Again(..)) | None => return,
@@ -335,7 +356,7 @@ impl Herald {
             ("channel", notify.name.as_str().into()),
             ("project", project.as_str().into()),
             ("message", id.into()),
-            ("why", why.into()),
+            ("why", refused.why.into()),
             ("attempts", failures.into()),
             ("given_up", again.is_none().into()),
             ("delay_ms", again.map(defib_core::time::millis).into()),
@@ -348,18 +369,21 @@ impl Herald {
         let Call { name, answer } = call;
         let is_meant =
             |channel: &&Arc<Channel>| name.as_ref().is_none_or(|name| names(channel, name));
-        let channels = self.posts.values().map(|post| &post.channel).filter(is_meant);
+        let posts = self.posts.iter().filter(|(_, post)| is_meant(&&post.channel));
         let (at, began) = (now().wall, Instant::now());
-        let attempts = channels.map(|channel| {
-            let id = format!("test-{}", at.as_millis());
-            let message = self.sender(channel).test(id, at);
-            (channel.clone(), tokio::spawn(deliver(channel.clone(), message, at)))
+        let id = format!("test-{}", at.as_millis());
+        let attempts = posts.map(|(key, Post { channel, .. })| {
+            let message = self.sender(channel).test(id.clone(), at);
+            (key.clone(), channel.clone(), tokio::spawn(deliver(channel.clone(), message, at)))
         });
         let attempts: Vec<_> = attempts.collect();
+        let outcomes = self.outcomes.0.clone();
         tokio::spawn(async move {
             let mut all = Vec::new();
-            for (channel, attempt) in attempts {
+            for (key, channel, attempt) in attempts {
                 let result = attempt.await.unwrap_or_else(|e| Err(e.to_string().into()));
+                let (id, told) = (id.clone(), result.clone());
+                let _ = outcomes.send(Outcome { key, id, result: told, is_test: true });
                 all.push(ChannelTest {
                     project: channel.project.clone(),
                     channel: channel.notify.name.clone(),
@@ -396,6 +420,24 @@ impl Post {
         if event.seq > self.account.upto {
             self.account.hear(event, &self.channel.project);
             self.is_dirty = true;
+        }
+    }
+
+    /// How the channel is.
+    fn shown(&self) -> ChannelStatus {
+        let failure = self.account.setback().map(|setback| ChannelFailure {
+            channel: self.channel.notify.name.clone(),
+            at: stamp(setback.at),
+            why: setback.why.clone(),
+            attempts: setback.attempts,
+            given_up: setback.given_up,
+        });
+        ChannelStatus {
+            project: self.channel.project.clone(),
+            channel: self.channel.notify.name.clone(),
+            way: self.channel.way().to_owned(),
+            waiting: self.account.count_waiting() as u64,
+            failure,
         }
     }
 

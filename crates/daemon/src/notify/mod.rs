@@ -19,12 +19,12 @@ mod tests;
 
 use std::sync::Arc;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 pub(crate) use deliver::Channel;
 pub(crate) use herald::{Call, Herald, is_ours};
 
-use crate::wire::ChannelTest;
+use crate::wire::{AgentStatus, ChannelStatus, ChannelTest};
 
 /// The channels of every project that is up.
 #[derive(Debug, Clone, Default)]
@@ -37,14 +37,33 @@ pub(crate) struct Roll {
 
 /// The way to the herald.
 #[derive(Debug, Clone)]
-pub(crate) struct Heralds(pub(super) mpsc::UnboundedSender<Call>);
+pub(crate) struct Heralds {
+    call: mpsc::UnboundedSender<Call>,
+    channels: watch::Receiver<Vec<ChannelStatus>>,
+}
 
 impl Heralds {
+    /// How the channels are, as far as the herald has come.
+    pub(crate) fn channels(&self) -> Vec<ChannelStatus> {
+        self.channels.borrow().clone()
+    }
+
+    /// Says of each agent by which channels nobody can be told of it at present.
+    pub(crate) fn mark(&self, agents: &mut [AgentStatus]) {
+        let channels = self.channels.borrow();
+        for channel in channels.iter() {
+            let Some(failure) = &channel.failure else { continue };
+            for agent in agents.iter_mut().filter(|agent| agent.project == channel.project) {
+                agent.channels_failing.push(failure.clone());
+            }
+        }
+    }
+
     /// Sends a test message through every channel, or those of a name, and says what came of it.
     pub(crate) async fn test(&self, name: Option<String>) -> Vec<ChannelTest> {
         let (answer, answered) = oneshot::channel();
         // The herald ends only with the process.
-        let _ = self.0.send(Call { name, answer });
+        let _ = self.call.send(Call { name, answer });
         answered.await.unwrap_or_default()
     }
 }

@@ -11,6 +11,7 @@ use serde_json::{Map, json};
 
 use super::account::{Account, Fate, Terms};
 use super::message::{Message, Sender};
+use crate::post::Refused;
 
 const BEGINNING: i64 = 1_700_000_000_000;
 const ALL: [Topic; 8] = [
@@ -26,6 +27,11 @@ const ALL: [Topic; 8] = [
 
 fn name(text: &str) -> Name {
     Name::parse(text).unwrap()
+}
+
+/// A receiver that is away, and may say for how long.
+fn refused(after: Option<Duration>) -> Refused {
+    Refused { why: "nobody there".to_owned(), after }
 }
 
 /// One channel, its clock, and what arrived.
@@ -266,7 +272,7 @@ fn a_message_is_tried_again_ever_later_and_given_up_after_a_day() {
     let id = bench.account.next_letter().unwrap().message.id.clone();
     let mut delays = Vec::new();
     let given_up = loop {
-        match bench.account.failed(&id, None, bench.now).unwrap() {
+        match bench.account.failed(&id, &refused(None), bench.now).unwrap() {
             Fate::Again(delay, failures) => {
                 assert_eq!(bench.account.next_letter().unwrap().due, bench.now + delay);
                 assert_eq!(failures as usize, delays.len() + 1);
@@ -284,7 +290,7 @@ fn a_message_is_tried_again_ever_later_and_given_up_after_a_day() {
     }
     assert!((280..340).contains(&given_up), "{given_up}");
     assert!(bench.account.next_letter().is_none());
-    assert_eq!(bench.account.failed(&id, None, bench.now), None);
+    assert_eq!(bench.account.failed(&id, &refused(None), bench.now), None);
 }
 
 #[test]
@@ -295,7 +301,7 @@ fn a_receiver_that_asks_for_time_gets_it_within_reason() {
     let id = bench.account.next_letter().unwrap().message.id.clone();
     for (asked, given) in [(120, 120), (86_400, 3600)] {
         let asked = Some(Duration::from_secs(asked));
-        let fate = bench.account.failed(&id, asked, bench.now).unwrap();
+        let fate = bench.account.failed(&id, &refused(asked), bench.now).unwrap();
         assert!(matches!(fate, Fate::Again(delay, _) if delay == Duration::from_secs(given)));
     }
 }
@@ -479,4 +485,26 @@ fn a_burn_is_told_once_beside_whatever_else_is_the_matter() {
     alarm(&mut bench, 48_000.0, false);
     bench.pass(60);
     assert!(bench.sent.is_empty(), "nobody asked for it");
+}
+
+#[test]
+fn the_last_failure_is_known_until_something_arrives() {
+    let mut bench = Bench::new(&ALL, 600);
+    bench.crashes_out("a");
+    bench.account.announce(&bench.terms, bench.now);
+    let Some(id) = bench.account.next_letter().map(|letter| letter.message.id.clone()) else {
+        panic!("a message")
+    };
+    assert_eq!(bench.account.setback(), None);
+    bench.account.failed(&id, &refused(None), bench.now);
+    let known = |bench: &Bench| bench.account.setback().map(|one| (one.attempts, one.given_up));
+    assert_eq!(known(&bench), Some((1, false)));
+    let text = serde_json::to_string(&bench.account).unwrap();
+    bench.account = serde_json::from_str(&text).unwrap();
+    assert_eq!(known(&bench), Some((1, false)), "also by the next daemon");
+    bench.now = bench.now + Duration::from_secs(86_400);
+    bench.account.failed(&id, &refused(None), bench.now);
+    assert_eq!(known(&bench), Some((2, true)));
+    bench.account.delivered("another");
+    assert_eq!(known(&bench), None);
 }
