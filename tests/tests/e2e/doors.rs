@@ -445,3 +445,26 @@ fn odd_requests_get_an_answer_or_none_and_the_daemon_lives() {
     assert_eq!(bench.who().1, daemon, "it is the same daemon");
     answers(&bench, &web, &token);
 }
+
+/// What the kernel knows the socket by that listens on a port of loopback.
+fn listener_on(port: u16) -> Option<String> {
+    let table = std::fs::read_to_string("/proc/net/tcp").ok()?;
+    let address = format!("0100007F:{port:04X}");
+    let mut rows = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let row = rows.find(|row| row.get(1) == Some(&&*address) && row.get(3) == Some(&"0A"))?;
+    row.get(9).map(|inode| (*inode).to_owned())
+}
+
+#[test]
+fn a_project_that_says_nothing_of_the_door_leaves_it_open() {
+    let bench = bench();
+    bench.up(&[bench.agent("a", "forever", "")]);
+    let web = Web::of(&bench);
+    let before = listener_on(web.address.port());
+    assert!(before.is_some());
+    // Its name comes before that of the project.
+    bench.defib(&["run", "--name", "0", "--", "sleep", "100000"]).good();
+    bench.await_state("0", "running");
+    assert_eq!(web.code("GET /healthz", &[], ""), 200);
+    assert_eq!(listener_on(web.address.port()), before, "it was closed in between");
+}

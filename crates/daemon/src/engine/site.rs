@@ -16,7 +16,9 @@ impl Engine {
     /// Says to the doors where they should be.
     pub(super) fn tell_site(&self) {
         let said = self.projects.values().find(|one| one.config.server != Server::default());
-        let site = said.or_else(|| self.projects.values().next()).map_or_else(
+        // Where nobody says anything, it is the same whoever is up: else the door would close and open
+        // again, perhaps elsewhere, for a project that has no wish of its own.
+        let site = said.map_or_else(
             || Site { server: Server::default(), folder: self.home.clone() },
             |one| Site { server: one.config.server.clone(), folder: one.config.folder.clone() },
         );
