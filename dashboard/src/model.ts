@@ -124,6 +124,20 @@ export interface DaemonEvent {
   [number: string]: unknown;
 }
 
+/** A post-mortem: why an agent is as it is, in the words that `defib why` says. */
+export interface PostMortem {
+  /** The run that was asked about, else the last that ended. */
+  run: Run | null;
+  /** What the class of its death means. */
+  meaning: string | null;
+  decided: { seq: number; type: string; text: string }[];
+  last_words: string[];
+  /** What its sandbox seems to have refused it. */
+  denied: { line: string; capability: string | null; text: string } | null;
+  /** Every event of the run but its start: the numbers behind what was decided. */
+  events: DaemonEvent[];
+}
+
 /** Whether a person has to do something before the agent goes on. */
 export function needsPerson(agent: Agent): boolean {
   return agent.state === "crashed-out" || agent.state === "halted" || isAtPrompt(agent);

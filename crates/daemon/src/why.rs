@@ -91,19 +91,23 @@ fn decided(kind: &str, body: &serde_json::Map<String, Value>) -> Option<String> 
     let number = |key: &str| body.get(key).and_then(Value::as_u64);
     let word = |key: &str| body.get(key).and_then(Value::as_str);
     let shown = |key: &str| body.get(key).map(Value::to_string).unwrap_or_default();
+    let seconds = |key: &str| {
+        let span = Duration::try_from_secs_f64(body.get(key)?.as_f64()?).ok()?;
+        Some(Shown(span))
+    };
     let limit = || {
         let (what, count) = match number("deaths") {
             Some(count) => ("deaths", count),
             None => ("restarts", number("restarts")?),
         };
-        let within = body.get("within_s").and_then(Value::as_f64);
-        let within = within.map(|s| format!(" within {s} s")).unwrap_or_default();
+        let within = seconds("within_s").map(|span| format!(" within {span}"));
+        let within = within.unwrap_or_default();
         Some(format!("{count} of {} {what}{within}", shown("max")))
     };
     Some(match kind {
         "restart-scheduled" => {
             let numbers = limit().map(|numbers| format!(" ({numbers})")).unwrap_or_default();
-            format!("restart in {} ms{numbers}", shown("delay_ms"))
+            format!("restart in {}{numbers}", Shown(Duration::from_millis(number("delay_ms")?)))
         }
         "limit-tripped" => format!("a limit tripped: {}", limit()?),
         "crashed-out" => "no more automatic restarts".to_owned(),
@@ -120,7 +124,14 @@ fn decided(kind: &str, body: &serde_json::Map<String, Value>) -> Option<String> 
             1 => "a process that it left running was ended".to_owned(),
             count => format!("{count} processes that it left running were ended"),
         },
-        "heartbeat-missed" => format!("no heartbeat for {} s", shown("silent_s")),
+        "heartbeat-missed" => format!("no heartbeat for {}", seconds("silent_s")?),
+        "group-restarted" => {
+            let (group, strategy) = (word("group")?, word("strategy")?);
+            match number("members")? {
+                1 => format!("group {group} restarts this one alone ({strategy})"),
+                count => format!("group {group} restarts {count} members ({strategy})"),
+            }
+        }
         _ => return None,
     })
 }
@@ -212,5 +223,33 @@ fn waiting(agent: &AgentStatus, when: &str) -> String {
                 .to_owned()
         }
         Some(_) | None => format!("It goes on {when}; `defib start {name}` starts it now."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_decision_is_told_with_its_numbers_and_what_is_none_is_not() {
+        let told = |kind: &str, body: Value| {
+            let Value::Object(body) = body else { unreachable!("it is an object") };
+            decided(kind, &body)
+        };
+        let gauge = json!({ "delay_ms": 300_000, "deaths": 4, "max": 5, "within_s": 90.0 });
+        let text = told("restart-scheduled", gauge.clone());
+        assert_eq!(text.as_deref(), Some("restart in 5m (4 of 5 deaths within 1m30s)"));
+        let text = told("limit-tripped", gauge);
+        assert_eq!(text.as_deref(), Some("a limit tripped: 4 of 5 deaths within 1m30s"));
+        let text = told("restart-scheduled", json!({ "delay_ms": 800, "restarts": 1, "max": 9 }));
+        assert_eq!(text.as_deref(), Some("restart in 800ms (1 of 9 restarts)"));
+        let text = told("heartbeat-missed", json!({ "silent_s": 120.5 }));
+        assert_eq!(text.as_deref(), Some("no heartbeat for 2m"));
+        let group = json!({ "group": "g", "strategy": "one-for-all", "members": 3 });
+        let text = told("group-restarted", group);
+        assert_eq!(text.as_deref(), Some("group g restarts 3 members (one-for-all)"));
+        assert_eq!(told("run-died", json!({ "class": "error" })), None);
+        assert_eq!(told("halted", json!({})), None);
     }
 }

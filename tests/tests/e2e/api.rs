@@ -152,7 +152,7 @@ fn why_lifelines_and_totals_tell_of_the_same_deaths() {
     assert!(why["meaning"].is_string() && why["remedy"].is_string(), "{why:#}");
     let decided = why["decided"].as_array().unwrap();
     let texts: Vec<&str> = decided.iter().map(|one| one["text"].as_str().unwrap()).collect();
-    assert_eq!(texts[0], "a limit tripped: 3 of 3 deaths within 60 s");
+    assert_eq!(texts[0], "a limit tripped: 3 of 3 deaths within 1m");
     let first = bench.look("/api/v1/agents/a/why?run=1").json();
     assert_eq!((&first["run"]["run"], &first["run"]["verdict"]), (&json!(1), &json!("restart")));
     assert_eq!(bench.look("/api/v1/agents/a/why?run=9").status, 404);
