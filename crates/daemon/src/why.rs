@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use defib_core::span::Shown;
 use defib_core::{Class, State, Wall};
-use defib_history::{Event, Run};
+use defib_history::{Event, Run, Usage};
 use serde_json::Value;
 
 use crate::denied::refused;
@@ -37,6 +37,7 @@ impl Facts {
         let Facts { agent, run, events, tail, lines, now } = self;
         let death = run.as_ref().and_then(|run| run.death.as_ref());
         let meaning = death.map(|death| meaning(death.class).to_owned());
+        let used = death.and_then(|death| used(&death.used));
         let decided = events.iter().filter_map(decision).collect();
         let next = Next { at: agent.next_at.clone(), text: next(&agent, now) };
         let remedy = match agent.state {
@@ -55,7 +56,7 @@ impl Facts {
         let money = money(&agent, run.as_ref(), &lines);
         let last_words = last_words(&tail);
         let denied = death.and_then(|death| refused(&agent, death.class, &tail));
-        Why { agent, run, meaning, decided, last_words, denied, money, next, remedy, events }
+        Why { agent, run, meaning, decided, used, last_words, denied, money, next, remedy, events }
     }
 }
 
@@ -79,6 +80,24 @@ fn money(agent: &AgentStatus, run: Option<&Run>, lines: &[LedgerLine]) -> Option
         *spent_in_run.entry(line.unit.clone()).or_default() -= line.amount;
     }
     Some(Money { balance: agent.balance.clone(), spent: agent.spent.clone(), spent_in_run })
+}
+
+/// What a run used, as far as that is known.
+fn used(used: &Usage) -> Option<String> {
+    let cpu = used.cpu_ms().map(|ms| format!("{} of CPU time", Shown(Duration::from_millis(ms))));
+    let memory = used.memory_peak_bytes;
+    let memory = memory.map(|peak| format!("{} of memory at the most", bytes(peak)));
+    let all: Vec<String> = cpu.into_iter().chain(memory).collect();
+    (!all.is_empty()).then(|| all.join(", "))
+}
+
+/// An amount of memory in its largest unit, to a tenth.
+fn bytes(amount: u64) -> String {
+    const UNITS: [(&str, u64); 2] = [("GiB", 1 << 30), ("MiB", 1 << 20)];
+    let found = UNITS.into_iter().find(|(_, unit)| amount >= *unit);
+    let (word, unit) = found.unwrap_or(("KiB", 1 << 10));
+    let (whole, tenth) = (amount / unit, amount % unit * 10 / unit);
+    if tenth == 0 { format!("{whole} {word}") } else { format!("{whole}.{tenth} {word}") }
 }
 
 /// A decision with its numbers.
@@ -230,6 +249,23 @@ fn waiting(agent: &AgentStatus, when: &str) -> String {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn what_a_run_used_is_told_as_far_as_it_is_known() {
+        let known = Usage {
+            cpu_user_ms: Some(1_000),
+            cpu_system_ms: Some(250),
+            memory_peak_bytes: Some((64 << 20) + (1 << 18)),
+        };
+        let told = used(&known);
+        assert_eq!(told.as_deref(), Some("1.25s of CPU time, 64.2 MiB of memory at the most"));
+        let told = used(&Usage { memory_peak_bytes: None, ..known });
+        assert_eq!(told.as_deref(), Some("1.25s of CPU time"));
+        let told = used(&Usage { cpu_system_ms: None, ..known });
+        assert_eq!(told.as_deref(), Some("64.2 MiB of memory at the most"));
+        assert_eq!(used(&Usage::default()), None);
+        assert_eq!([512, 1 << 20, 3 << 29].map(bytes), ["0.5 KiB", "1 MiB", "1.5 GiB"]);
+    }
 
     #[test]
     fn a_decision_is_told_with_its_numbers_and_what_is_none_is_not() {

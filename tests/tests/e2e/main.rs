@@ -35,6 +35,7 @@ mod terminal;
 mod tls;
 mod top;
 mod trees;
+mod usage;
 
 use defib_e2e::Bench;
 
