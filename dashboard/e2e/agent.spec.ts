@@ -1,6 +1,8 @@
 // One agent's page: why, logs, terminal, lifeline, charts, money.
 
 import { appendFileSync, writeFileSync } from "node:fs";
+import { cpuOf } from "../src/agent/series.ts";
+import { bytes, span } from "../src/format.ts";
 import type { PostMortem } from "../src/model.ts";
 import { AGENT, complaints, Daemon, expect, logIn, test } from "./daemon.ts";
 
@@ -23,6 +25,11 @@ pty = true
 [agent.tracer]
 command = ["/bin/sh", "-c", "printf 'Traceback (most recent call last):\\\\n  File \\"a.py\\", line 1, in <module>\\\\nValueError: no such thing\\\\n'; exit 1"]
 kind = "python"
+backoff = { kind = "fixed", base = "1s" }
+limits = [{ deaths = 3, within = "600s" }]
+
+[agent.worker]
+command = ["${AGENT}", "allocate", "64", "burn", "300", "exit", "1"]
 backoff = { kind = "fixed", base = "1s" }
 limits = [{ deaths = 3, within = "600s" }]
 
@@ -112,7 +119,7 @@ test("why is told in the words of the daemon, as `defib why` tells it, of any ru
     await expect(why.locator(".findings")).toContainText(told.meaning!);
     const printed = daemon.run("why", name, "--run", String(run));
     const shown = inOneLine(await why.innerText());
-    const words = [told.meaning!, ...told.decided.map(({ text }) => text), ...(told.denied ? [told.denied.line, told.denied.text] : [])];
+    const words = [told.meaning!, told.used!, ...told.decided.map(({ text }) => text), ...(told.denied ? [told.denied.line, told.denied.text] : [])];
     words.push(...(told.run!.death!.trace?.split("\n") ?? told.last_words));
     for (const word of words) {
       expect(shown, "the page").toContain(inOneLine(word));
@@ -183,6 +190,44 @@ test("money is topped up, charts are drawn, killing asks", async ({ page }) => {
   await expect(page.locator(".title .badge")).toHaveText("stopped");
   expect(said).toEqual([]);
 });
+
+test("what every run used is there when nobody looked while it ran", async ({ page }) => {
+  const said = complaints(page);
+  await expect.poll(async () => (await daemon.agent("worker")).state).toBe("crashed-out");
+  await logIn(page, daemon);
+  await page.goto(new URL("/agents/worker", page.url()).href);
+  const told = await daemon.get<PostMortem>("/api/v1/agents/worker/why");
+  expect(told.used).toContain("MiB of memory at the most");
+  await expect(page.getByTestId("why").locator(".findings")).toContainText(told.used!);
+  await page.getByRole("tab", { name: "Charts" }).click();
+  const death = told.run!.death!;
+  expect(death.memory_peak_bytes!).toBeGreaterThanOrEqual(64 << 20);
+  const memory = page.getByRole("img", { name: `Memory by run: ${bytes(death.memory_peak_bytes!)} last` });
+  const cpu = page.getByRole("img", { name: `CPU time by run: ${span(cpuOf(death)!)} last` });
+  for (const chart of [memory, cpu]) {
+    await expect(chart.locator("canvas")).toBeVisible();
+    // Three points: something is drawn that is no grid and no writing.
+    const colour = chart === memory ? "wait" : "bar-alive";
+    await expect.poll(() => chart.evaluate(painted, colour)).toBeGreaterThan(30);
+  }
+  expect(said).toEqual([]);
+});
+
+/** How much of a picture has a colour of the page's. */
+function painted(picture: Element, colour: string): number {
+  const probe = document.createElement("i");
+  probe.style.color = `var(--${colour})`;
+  document.body.append(probe);
+  const wanted = getComputedStyle(probe).color.match(/\d+/g)!.slice(0, 3).map(Number);
+  probe.remove();
+  const canvas = picture.querySelector("canvas")!;
+  const { data } = canvas.getContext("2d")!.getImageData(0, 0, canvas.width, canvas.height);
+  let found = 0;
+  for (let at = 0; at < data.length; at += 4) {
+    if (wanted.every((part, of) => Math.abs(part - data[at + of]!) < 3) && data[at + 3]! > 200) found += 1;
+  }
+  return found;
+}
 
 test("a capability that is granted is marked as pending", async ({ page }) => {
   const said = complaints(page);

@@ -60,6 +60,10 @@ export interface Death {
   ran_s: number;
   evidence: string | null;
   trace: string | null;
+  /** What the run used; null where nobody saw its end. */
+  cpu_user_ms: number | null;
+  cpu_system_ms: number | null;
+  memory_peak_bytes: number | null;
 }
 
 export type Amounts = Record<string, number>;
@@ -131,6 +135,8 @@ export interface PostMortem {
   /** What the class of its death means. */
   meaning: string | null;
   decided: { seq: number; type: string; text: string }[];
+  /** What it used, in plain words. */
+  used: string | null;
   last_words: string[];
   /** What its sandbox seems to have refused it. */
   denied: { line: string; capability: string | null; text: string } | null;

@@ -59,6 +59,12 @@ export function Why({ agent, runs, run: wanted }: { agent: Agent; runs: Run[]; r
                 {gauge ? <Gauge {...gauge} /> : null}
               </dd>
             </div>
+            {found.used ? (
+              <div>
+                <dt>used</dt>
+                <dd>{found.used}</dd>
+              </div>
+            ) : null}
           </dl>
           {death.trace ? (
             <Words title="Stack trace" text={death.trace} />
