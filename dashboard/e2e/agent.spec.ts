@@ -204,10 +204,10 @@ test("what every run used is there when nobody looked while it ran", async ({ pa
   expect(death.memory_peak_bytes!).toBeGreaterThanOrEqual(64 << 20);
   const memory = page.getByRole("img", { name: `Memory by run: ${bytes(death.memory_peak_bytes!)} last` });
   const cpu = page.getByRole("img", { name: `CPU time by run: ${span(cpuOf(death)!)} last` });
-  for (const chart of [memory, cpu]) {
+  const restarts = page.getByRole("img", { name: "Restarts: " });
+  for (const [chart, colour] of [[memory, "wait"], [cpu, "bar-alive"], [restarts, "bar-dumb"]] as const) {
     await expect(chart.locator("canvas")).toBeVisible();
-    // Three points: something is drawn that is no grid and no writing.
-    const colour = chart === memory ? "wait" : "bar-alive";
+    // Something is drawn that is no grid and no writing.
     await expect.poll(() => chart.evaluate(painted, colour)).toBeGreaterThan(30);
   }
   expect(said).toEqual([]);

@@ -161,7 +161,8 @@ test("restarts are counted where they were", () => {
   const runs = [run(3, begin + 190_000, "crash-out"), run(2, begin + 61_000, "restart"), run(1, begin, "restart")];
   const { at, values } = restartsOver(runs, begin + 200_000);
   expect(at[0]).toBe(begin / 1000);
-  expect(values).toEqual([1, 1, 0, 0]);
+  expect(values).toEqual([1, 1, 0, 0, null]);
+  expect(at.at(-1)).toBe(begin / 1000 + 240);
 });
 
 test("what every run used stands at its end, and what nobody saw is left out", () => {

@@ -18,12 +18,14 @@ export function restartsOver(runs: readonly Run[], until: number): Series {
   const begin = Math.floor(from / 1000 / step) * step;
   const count = Math.floor(until / 1000 / step) - begin / step + 1;
   const values = new Array<number>(count).fill(0);
+  // A bar stands to the right of its moment, so the picture goes on for as long as the last one lasts.
+  const end = begin + count * step;
   for (const run of runs) {
     if (!run.death || run.verdict !== "restart") continue;
     const at = Math.floor(millis(run.death.at) / 1000 / step) - begin / step;
     if (at >= 0 && at < count) values[at]! += 1;
   }
-  return { at: values.map((_, i) => begin + i * step), values };
+  return { at: [...values.map((_, i) => begin + i * step), end], values: [...values, null] };
 }
 
 /** What every run that ended used, at the moment of its end; those that nobody saw end are left out. */
