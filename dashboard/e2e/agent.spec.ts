@@ -1,6 +1,9 @@
 // One agent's page: why, logs, terminal, lifeline, charts, money.
 
 import { appendFileSync, writeFileSync } from "node:fs";
+import { cpuOf } from "../src/agent/series.ts";
+import { bytes, span } from "../src/format.ts";
+import type { PostMortem } from "../src/model.ts";
 import { AGENT, complaints, Daemon, expect, logIn, test } from "./daemon.ts";
 
 let daemon: Daemon;
@@ -25,6 +28,11 @@ kind = "python"
 backoff = { kind = "fixed", base = "1s" }
 limits = [{ deaths = 3, within = "600s" }]
 
+[agent.worker]
+command = ["${AGENT}", "allocate", "64", "burn", "300", "exit", "1"]
+backoff = { kind = "fixed", base = "1s" }
+limits = [{ deaths = 3, within = "600s" }]
+
 [agent.spender]
 command = ["${AGENT}", "forever"]
 budget = { balance = { scrip = 100 } }
@@ -32,9 +40,16 @@ budget = { balance = { scrip = 100 } }
 [agent.confined]
 command = ["/bin/sleep", "100000"]
 capabilities = ["read:/"]
+
+[agent.refused]
+command = ["/bin/cat", "${project}/../secret"]
+capabilities = ["net"]
+trigger = "manual"
+restart = "never"
 `,
   );
   writeFileSync(daemon.file("said"), "");
+  writeFileSync(daemon.file("../secret"), "not for it");
 });
 test.afterAll(() => daemon?.end());
 
@@ -80,12 +95,46 @@ test("why says what happened, by which numbers, and what to do", async ({ page }
   const why = page.getByTestId("why");
   await expect(why).toContainText("tracer is crashed out");
   await expect(why).toContainText("exited with code 1");
-  await expect(why).toContainText("3 of 3 deaths within 10 min");
+  await expect(why).toContainText("a limit tripped: 3 of 3 deaths within 10m");
   await expect(why).toContainText("ValueError: no such thing");
   await expect(why.getByRole("button", { name: "Revive tracer" })).toBeVisible();
   await expect(page.locator(".deaths tbody tr")).toHaveCount(3);
   await page.locator(".deaths button", { hasText: "stack trace" }).first().click();
   await expect(page.locator(".trace")).toContainText("ValueError");
+  expect(said).toEqual([]);
+});
+
+test("why is told in the words of the daemon, as `defib why` tells it, of any run", async ({ page }) => {
+  const said = complaints(page);
+  daemon.run("start", "refused");
+  await expect.poll(async () => (await daemon.agent("refused")).state).toBe("stopped");
+  await logIn(page, daemon);
+  const why = page.getByTestId("why");
+  const inOneLine = (text: string) => text.replace(/\s+/g, " ").trim();
+  for (const { name, run } of [{ name: "tracer", run: 3 }, { name: "tracer", run: 1 }, { name: "refused", run: 1 }]) {
+    const told = await daemon.get<PostMortem>(`/api/v1/agents/${name}/why?run=${run}`);
+    await page.goto(new URL(`/agents/${name}?run=${run}`, page.url()).href);
+    await expect(why).toContainText(`Run ${run} exited with code 1`);
+    await expect(why.locator(".decisions li")).toHaveText(told.decided.map(({ text }) => text));
+    await expect(why.locator(".findings")).toContainText(told.meaning!);
+    const printed = daemon.run("why", name, "--run", String(run));
+    const shown = inOneLine(await why.innerText());
+    const words = [told.meaning!, told.used!, ...told.decided.map(({ text }) => text), ...(told.denied ? [told.denied.line, told.denied.text] : [])];
+    words.push(...(told.run!.death!.trace?.split("\n") ?? told.last_words));
+    for (const word of words) {
+      expect(shown, "the page").toContain(inOneLine(word));
+      expect(inOneLine(printed), "`defib why`").toContain(inOneLine(word));
+    }
+    expect(told.decided.length > 0).toBe(name === "tracer");
+    expect(told.denied !== null).toBe(name === "refused");
+    await expect(page.getByTestId("denied")).toHaveCount(name === "refused" ? 1 : 0);
+  }
+  // What it was refused, and what would permit that.
+  await expect(page.getByTestId("denied")).toContainText("Permission denied");
+  await expect(page.getByTestId("denied")).toContainText("defib grant refused read:");
+  await page.goto(new URL("/agents/tracer", page.url()).href);
+  await page.getByRole("link", { name: "Why run 2 ended" }).click();
+  await expect(why).toContainText("Run 2 exited with code 1");
   expect(said).toEqual([]);
 });
 
@@ -141,6 +190,44 @@ test("money is topped up, charts are drawn, killing asks", async ({ page }) => {
   await expect(page.locator(".title .badge")).toHaveText("stopped");
   expect(said).toEqual([]);
 });
+
+test("what every run used is there when nobody looked while it ran", async ({ page }) => {
+  const said = complaints(page);
+  await expect.poll(async () => (await daemon.agent("worker")).state).toBe("crashed-out");
+  await logIn(page, daemon);
+  await page.goto(new URL("/agents/worker", page.url()).href);
+  const told = await daemon.get<PostMortem>("/api/v1/agents/worker/why");
+  expect(told.used).toContain("MiB of memory at the most");
+  await expect(page.getByTestId("why").locator(".findings")).toContainText(told.used!);
+  await page.getByRole("tab", { name: "Charts" }).click();
+  const death = told.run!.death!;
+  expect(death.memory_peak_bytes!).toBeGreaterThanOrEqual(64 << 20);
+  const memory = page.getByRole("img", { name: `Memory by run: ${bytes(death.memory_peak_bytes!)} last` });
+  const cpu = page.getByRole("img", { name: `CPU time by run: ${span(cpuOf(death)!)} last` });
+  const restarts = page.getByRole("img", { name: "Restarts: " });
+  for (const [chart, colour] of [[memory, "wait"], [cpu, "bar-alive"], [restarts, "bar-dumb"]] as const) {
+    await expect(chart.locator("canvas")).toBeVisible();
+    // Something is drawn that is no grid and no writing.
+    await expect.poll(() => chart.evaluate(painted, colour)).toBeGreaterThan(30);
+  }
+  expect(said).toEqual([]);
+});
+
+/** How much of a picture has a colour of the page's. */
+function painted(picture: Element, colour: string): number {
+  const probe = document.createElement("i");
+  probe.style.color = `var(--${colour})`;
+  document.body.append(probe);
+  const wanted = getComputedStyle(probe).color.match(/\d+/g)!.slice(0, 3).map(Number);
+  probe.remove();
+  const canvas = picture.querySelector("canvas")!;
+  const { data } = canvas.getContext("2d")!.getImageData(0, 0, canvas.width, canvas.height);
+  let found = 0;
+  for (let at = 0; at < data.length; at += 4) {
+    if (wanted.every((part, of) => Math.abs(part - data[at + of]!) < 3) && data[at + 3]! > 200) found += 1;
+  }
+  return found;
+}
 
 test("a capability that is granted is marked as pending", async ({ page }) => {
   const said = complaints(page);

@@ -87,6 +87,8 @@ test("everything works from the keyboard", async ({ page }) => {
   const before = (await daemon.agent("calm")).run;
   await page.keyboard.press("r");
   await expect.poll(async () => (await daemon.agent("calm")).run).toBeGreaterThan(before);
+  // What is stopping cannot be stopped, and the page may be a moment behind.
+  await expect(row(page, "calm")).toHaveAttribute("data-state", "running");
   await page.keyboard.press("s");
   await expect(row(page, "calm")).toHaveAttribute("data-state", "stopped");
   await page.keyboard.press("s");

@@ -82,7 +82,9 @@ command = "while :; do echo planning; sleep 7; done"
 budget = { balance = { usd = 12.5, tokens = 2_000_000 } }
 
 [agent.builder]
-command = "while :; do for f in core host daemon cli; do printf '\\033[32m   Compiling\\033[0m defib-%s v0.1.0\\n' $f; head -c 3000000 /dev/urandom | sha256sum > /dev/null; sleep 0.3; done; printf '\\033[33mwarning\\033[0m: unused variable\\n'; done"
+command = "for n in 1 2 3 4 5 6 7 8; do for f in core host daemon cli; do printf '\\033[32m   Compiling\\033[0m defib-%s v0.1.0\\n' $f; head -c 3000000 /dev/urandom | sha256sum > /dev/null; sleep 0.3; done; printf '\\033[33mwarning\\033[0m: unused variable\\n'; done; head -c $((DEFIB_RUN % 4 * 9 + 6))000000 /dev/urandom | base64 | sort -S 100M > /dev/null"
+restart = "always"
+stable_after = "5s"
 
 [agent.flaky]
 command = "echo up for a while; sleep 4; echo 'TypeError: undefined is not a function' >&2; exit 1"

@@ -60,6 +60,10 @@ export interface Death {
   ran_s: number;
   evidence: string | null;
   trace: string | null;
+  /** What the run used; null where nobody saw its end. */
+  cpu_user_ms: number | null;
+  cpu_system_ms: number | null;
+  memory_peak_bytes: number | null;
 }
 
 export type Amounts = Record<string, number>;
@@ -122,6 +126,22 @@ export interface DaemonEvent {
   run: number | null;
   type: string;
   [number: string]: unknown;
+}
+
+/** A post-mortem: why an agent is as it is, in the words that `defib why` says. */
+export interface PostMortem {
+  /** The run that was asked about, else the last that ended. */
+  run: Run | null;
+  /** What the class of its death means. */
+  meaning: string | null;
+  decided: { seq: number; type: string; text: string }[];
+  /** What it used, in plain words. */
+  used: string | null;
+  last_words: string[];
+  /** What its sandbox seems to have refused it. */
+  denied: { line: string; capability: string | null; text: string } | null;
+  /** Every event of the run but its start: the numbers behind what was decided. */
+  events: DaemonEvent[];
 }
 
 /** Whether a person has to do something before the agent goes on. */

@@ -1,6 +1,6 @@
 // What states and deaths mean, in plain words.
 
-import { moment, plural, span } from "./format.ts";
+import { moment, plural } from "./format.ts";
 import type { Agent, Class, State } from "./model.ts";
 
 export const STATE_WORDS: Record<State, string> = {
@@ -21,16 +21,16 @@ export const CLASS_MEANINGS: Record<Class, string> = {
   voluntary: "it asked to be shut down",
   stopped: "somebody stopped it",
   group: "its group was restarted",
-  error: "it failed by itself",
+  error: "it failed, and nothing says that it was anybody's fault but its own",
   timeout: "it no longer showed that it lives, or ran for too long",
   oom: "it was out of memory",
   interrupted: "its connection broke in the middle of something",
-  context: "its context was full",
+  context: "its context was full; it begins a fresh session",
   lost: "nobody saw how it ended",
   network: "there was no way to the network",
   overload: "the service was overloaded",
   throttle: "it was told to slow down",
-  quota: "its usage limit was reached",
+  quota: "its usage limit was reached; that is no crash",
   disk: "the disk was full",
   budget: "it spent more than it may",
   broke: "it has nothing left to spend",
@@ -122,40 +122,3 @@ const REMEDIES: Record<string, string> = {
   budget: "Look at what it spent that on. Revive gives it a new allowance for the run.",
   config: "Look at its command, its options and its files. Then revive it.",
 };
-
-/** A decision with the numbers that led to it; nothing where an event is no decision. */
-export function decision(event: { type: string; [field: string]: unknown }): string | null {
-  const number = (field: string) => (typeof event[field] === "number" ? (event[field] as number) : null);
-  const limit = () => {
-    const [what, count] = number("deaths") !== null ? ["deaths", number("deaths")] : ["restarts", number("restarts")];
-    if (count === null || number("max") === null) return null;
-    const within = number("within_s");
-    return `${count} of ${number("max")} ${what}${within === null ? "" : ` within ${span(within)}`}`;
-  };
-  switch (event.type) {
-    case "restart-scheduled": {
-      const numbers = limit();
-      return `restart in ${span((number("delay_ms") ?? 0) / 1000)}${numbers ? ` (${numbers})` : ""}`;
-    }
-    case "limit-tripped":
-      return `a limit tripped: ${limit() ?? "its numbers are not known"}`;
-    case "crashed-out":
-      return "no more automatic restarts";
-    case "halted":
-      return `halt: ${String(event["reason"])} has to be put right`;
-    case "wait-started": {
-      const wait = number("wait_ms");
-      return `wait ${wait === null ? "" : `${span(wait / 1000)} `}for ${String(event["reason"])}`;
-    }
-    case "escalated":
-      return "the failure is passed up";
-    case "leftovers-ended":
-      return `${plural(number("processes") ?? 0, "process").replace("processs", "processes")} that it left running ended`;
-    case "heartbeat-missed":
-      return `no heartbeat for ${span(number("silent_s") ?? 0)}`;
-    case "group-restarted":
-      return `group ${String(event["group"])} restarts ${plural(number("members") ?? 0, "member")} (${String(event["strategy"])})`;
-    default:
-      return null;
-  }
-}

@@ -2,7 +2,7 @@
 
 import { describe, expect, test } from "vitest";
 import { overwritten, pieces, PLAIN, plain } from "../src/ansi.ts";
-import { restartsOver } from "../src/agent/series.ts";
+import { cpuOf, restartsOver, usedOver } from "../src/agent/series.ts";
 import { age, span } from "../src/format.ts";
 import { compare } from "../src/lab.ts";
 import { LogBuffer } from "../src/logbuffer.ts";
@@ -151,7 +151,8 @@ describe("the stretch of time", () => {
 
 function run(number: number, at: number, verdict: Run["verdict"]): Run {
   const ended = new Date(at + 1000).toISOString();
-  const death = { at: ended, class: "error", kind: "dumb", exit_code: 1, signal: null, ran_s: 1, evidence: null, trace: null } as const;
+  const used = { cpu_user_ms: 1000 * number, cpu_system_ms: 500, memory_peak_bytes: number << 20 };
+  const death = { at: ended, class: "error", kind: "dumb", exit_code: 1, signal: null, ran_s: 1, evidence: null, trace: null, ...used } as const;
   return { agent: "a", run: number, started_at: new Date(at).toISOString(), ended_at: ended, ran_s: 1, death, verdict };
 }
 
@@ -160,7 +161,19 @@ test("restarts are counted where they were", () => {
   const runs = [run(3, begin + 190_000, "crash-out"), run(2, begin + 61_000, "restart"), run(1, begin, "restart")];
   const { at, values } = restartsOver(runs, begin + 200_000);
   expect(at[0]).toBe(begin / 1000);
-  expect(values).toEqual([1, 1, 0, 0]);
+  expect(values).toEqual([1, 1, 0, 0, null]);
+  expect(at.at(-1)).toBe(begin / 1000 + 240);
+});
+
+test("what every run used stands at its end, and what nobody saw is left out", () => {
+  const begin = Date.UTC(2026, 10, 16, 12);
+  const unseen = run(2, begin + 61_000, "restart");
+  unseen.death = { ...unseen.death!, cpu_user_ms: null, cpu_system_ms: null, memory_peak_bytes: null };
+  const alive: Run = { ...run(4, begin + 200_000, null), ended_at: null, death: null };
+  const runs = [alive, run(3, begin + 190_000, "restart"), unseen, run(1, begin, "restart")];
+  const at = [begin / 1000 + 1, begin / 1000 + 191];
+  expect(usedOver(runs, (death) => death.memory_peak_bytes)).toEqual({ at, values: [1 << 20, 3 << 20] });
+  expect(usedOver(runs, cpuOf)).toEqual({ at, values: [1.5, 3.5] });
 });
 
 test("what did happen is beside what would", () => {

@@ -1,4 +1,4 @@
-//! The daemon's API as a client of HTTP sees it: plain requests over the socket.
+//! The daemon's API as a client of HTTP sees it: answers, and plain requests over the socket.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -7,47 +7,66 @@ use serde_json::Value;
 
 use crate::{Bench, DEADLINE};
 
-/// An answer.
-#[derive(Debug)]
-pub struct Reply {
-    /// Its status.
-    pub status: u16,
+/// What came back.
+#[derive(Debug, Clone, Default)]
+pub struct Answer {
+    /// The number in its first line; 0 where nothing came.
+    pub code: u16,
     /// Its headers, their names in lower case.
     pub headers: Vec<(String, String)>,
     /// Its body.
-    pub body: Vec<u8>,
+    pub body: String,
 }
 
-impl Reply {
-    /// A header.
+impl Answer {
+    /// Reads one answer to its end, or to wherever the other side left off.
+    pub fn from(stream: &mut impl Read) -> Answer {
+        let mut reader = BufReader::new(stream);
+        let Some((code, headers)) = head(&mut reader) else { return Answer::default() };
+        let mut answer = Answer { code, headers, body: String::new() };
+        let length = answer.header("content-length").and_then(|length| length.parse().ok());
+        let mut bytes = Vec::new();
+        // What came before it broke off is what came.
+        let _ = reader.take(length.unwrap_or(u64::MAX)).read_to_end(&mut bytes);
+        if answer.header("transfer-encoding").is_some() {
+            bytes = unchunked(&bytes);
+        }
+        answer.body = String::from_utf8_lossy(&bytes).into_owned();
+        answer
+    }
+
+    /// The value of a header.
     pub fn header(&self, name: &str) -> Option<&str> {
-        let found = self.headers.iter().find(|(known, _)| known == name);
+        let found = self.headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
         found.map(|(_, value)| value.as_str())
     }
 
     /// The body as JSON.
     #[track_caller]
     pub fn json(&self) -> Value {
-        serde_json::from_slice(&self.body)
-            .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&self.body)))
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// The word for what went wrong.
+    #[track_caller]
+    pub fn trouble(&self) -> String {
+        self.json()["error"]["code"].as_str().expect("a code").to_owned()
     }
 }
 
 impl Bench {
     /// Asks for something; `more` are header lines.
     #[track_caller]
-    pub fn ask(&self, method: &str, path: &str, more: &[&str], body: &str) -> Reply {
+    pub fn ask(&self, method: &str, path: &str, more: &[&str], body: &str) -> Answer {
         let mut reader = self.connect(method, path, more, body).expect("a daemon");
-        let (status, headers) = head(&mut reader).expect("an answer");
-        let mut rest = Vec::new();
-        reader.read_to_end(&mut rest).expect("a body");
-        let chunked = headers.iter().any(|(name, _)| name == "transfer-encoding");
-        Reply { status, headers, body: if chunked { unchunked(&rest) } else { rest } }
+        let answer = Answer::from(&mut reader);
+        assert_ne!(answer.code, 0, "{method} {path} was not answered");
+        answer
     }
 
     /// Looks at something.
     #[track_caller]
-    pub fn look(&self, path: &str) -> Reply {
+    pub fn look(&self, path: &str) -> Answer {
         self.ask("GET", path, &[], "")
     }
 

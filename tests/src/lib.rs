@@ -39,14 +39,14 @@ pub use binary::defib_path;
 pub use clock::MovedClock;
 pub use disk::Disk;
 pub use follow::{Events, field, is};
-pub use http::Reply;
+pub use http::Answer;
 pub use lines::Lines;
 pub use ran::Ran;
 pub use receiver::{Mail, Mailbox, Received, Receiver};
 pub use sitting::Sitting;
 
 pub use viewer::Viewer;
-pub use web::{Answer, Web};
+pub use web::Web;
 
 /// No test reaches it unless something is wrong. The machine may be busy.
 pub const DEADLINE: Duration = Duration::from_secs(60);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use defib_core::span::Shown;
 use defib_core::{Class, State, Wall};
-use defib_history::{Event, Run};
+use defib_history::{Event, Run, Usage};
 use serde_json::Value;
 
 use crate::denied::refused;
@@ -37,6 +37,7 @@ impl Facts {
         let Facts { agent, run, events, tail, lines, now } = self;
         let death = run.as_ref().and_then(|run| run.death.as_ref());
         let meaning = death.map(|death| meaning(death.class).to_owned());
+        let used = death.and_then(|death| used(&death.used));
         let decided = events.iter().filter_map(decision).collect();
         let next = Next { at: agent.next_at.clone(), text: next(&agent, now) };
         let remedy = match agent.state {
@@ -55,7 +56,7 @@ impl Facts {
         let money = money(&agent, run.as_ref(), &lines);
         let last_words = last_words(&tail);
         let denied = death.and_then(|death| refused(&agent, death.class, &tail));
-        Why { agent, run, meaning, decided, last_words, denied, money, next, remedy, events }
+        Why { agent, run, meaning, decided, used, last_words, denied, money, next, remedy, events }
     }
 }
 
@@ -81,6 +82,24 @@ fn money(agent: &AgentStatus, run: Option<&Run>, lines: &[LedgerLine]) -> Option
     Some(Money { balance: agent.balance.clone(), spent: agent.spent.clone(), spent_in_run })
 }
 
+/// What a run used, as far as that is known.
+fn used(used: &Usage) -> Option<String> {
+    let cpu = used.cpu_ms().map(|ms| format!("{} of CPU time", Shown(Duration::from_millis(ms))));
+    let memory = used.memory_peak_bytes;
+    let memory = memory.map(|peak| format!("{} of memory at the most", bytes(peak)));
+    let all: Vec<String> = cpu.into_iter().chain(memory).collect();
+    (!all.is_empty()).then(|| all.join(", "))
+}
+
+/// An amount of memory in its largest unit, to a tenth.
+fn bytes(amount: u64) -> String {
+    const UNITS: [(&str, u64); 2] = [("GiB", 1 << 30), ("MiB", 1 << 20)];
+    let found = UNITS.into_iter().find(|(_, unit)| amount >= *unit);
+    let (word, unit) = found.unwrap_or(("KiB", 1 << 10));
+    let (whole, tenth) = (amount / unit, amount % unit * 10 / unit);
+    if tenth == 0 { format!("{whole} {word}") } else { format!("{whole}.{tenth} {word}") }
+}
+
 /// A decision with its numbers.
 fn decision(event: &Event) -> Option<Decision> {
     let text = decided(&event.kind, &event.body.entries())?;
@@ -91,19 +110,23 @@ fn decided(kind: &str, body: &serde_json::Map<String, Value>) -> Option<String> 
     let number = |key: &str| body.get(key).and_then(Value::as_u64);
     let word = |key: &str| body.get(key).and_then(Value::as_str);
     let shown = |key: &str| body.get(key).map(Value::to_string).unwrap_or_default();
+    let seconds = |key: &str| {
+        let span = Duration::try_from_secs_f64(body.get(key)?.as_f64()?).ok()?;
+        Some(Shown(span))
+    };
     let limit = || {
         let (what, count) = match number("deaths") {
             Some(count) => ("deaths", count),
             None => ("restarts", number("restarts")?),
         };
-        let within = body.get("within_s").and_then(Value::as_f64);
-        let within = within.map(|s| format!(" within {s} s")).unwrap_or_default();
+        let within = seconds("within_s").map(|span| format!(" within {span}"));
+        let within = within.unwrap_or_default();
         Some(format!("{count} of {} {what}{within}", shown("max")))
     };
     Some(match kind {
         "restart-scheduled" => {
             let numbers = limit().map(|numbers| format!(" ({numbers})")).unwrap_or_default();
-            format!("restart in {} ms{numbers}", shown("delay_ms"))
+            format!("restart in {}{numbers}", Shown(Duration::from_millis(number("delay_ms")?)))
         }
         "limit-tripped" => format!("a limit tripped: {}", limit()?),
         "crashed-out" => "no more automatic restarts".to_owned(),
@@ -120,7 +143,14 @@ fn decided(kind: &str, body: &serde_json::Map<String, Value>) -> Option<String> 
             1 => "a process that it left running was ended".to_owned(),
             count => format!("{count} processes that it left running were ended"),
         },
-        "heartbeat-missed" => format!("no heartbeat for {} s", shown("silent_s")),
+        "heartbeat-missed" => format!("no heartbeat for {}", seconds("silent_s")?),
+        "group-restarted" => {
+            let (group, strategy) = (word("group")?, word("strategy")?);
+            match number("members")? {
+                1 => format!("group {group} restarts this one alone ({strategy})"),
+                count => format!("group {group} restarts {count} members ({strategy})"),
+            }
+        }
         _ => return None,
     })
 }
@@ -212,5 +242,50 @@ fn waiting(agent: &AgentStatus, when: &str) -> String {
                 .to_owned()
         }
         Some(_) | None => format!("It goes on {when}; `defib start {name}` starts it now."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_a_run_used_is_told_as_far_as_it_is_known() {
+        let known = Usage {
+            cpu_user_ms: Some(1_000),
+            cpu_system_ms: Some(250),
+            memory_peak_bytes: Some((64 << 20) + (1 << 18)),
+        };
+        let told = used(&known);
+        assert_eq!(told.as_deref(), Some("1.25s of CPU time, 64.2 MiB of memory at the most"));
+        let told = used(&Usage { memory_peak_bytes: None, ..known });
+        assert_eq!(told.as_deref(), Some("1.25s of CPU time"));
+        let told = used(&Usage { cpu_system_ms: None, ..known });
+        assert_eq!(told.as_deref(), Some("64.2 MiB of memory at the most"));
+        assert_eq!(used(&Usage::default()), None);
+        assert_eq!([512, 1 << 20, 3 << 29].map(bytes), ["0.5 KiB", "1 MiB", "1.5 GiB"]);
+    }
+
+    #[test]
+    fn a_decision_is_told_with_its_numbers_and_what_is_none_is_not() {
+        let told = |kind: &str, body: Value| {
+            let Value::Object(body) = body else { unreachable!("it is an object") };
+            decided(kind, &body)
+        };
+        let gauge = json!({ "delay_ms": 300_000, "deaths": 4, "max": 5, "within_s": 90.0 });
+        let text = told("restart-scheduled", gauge.clone());
+        assert_eq!(text.as_deref(), Some("restart in 5m (4 of 5 deaths within 1m30s)"));
+        let text = told("limit-tripped", gauge);
+        assert_eq!(text.as_deref(), Some("a limit tripped: 4 of 5 deaths within 1m30s"));
+        let text = told("restart-scheduled", json!({ "delay_ms": 800, "restarts": 1, "max": 9 }));
+        assert_eq!(text.as_deref(), Some("restart in 800ms (1 of 9 restarts)"));
+        let text = told("heartbeat-missed", json!({ "silent_s": 120.5 }));
+        assert_eq!(text.as_deref(), Some("no heartbeat for 2m"));
+        let group = json!({ "group": "g", "strategy": "one-for-all", "members": 3 });
+        let text = told("group-restarted", group);
+        assert_eq!(text.as_deref(), Some("group g restarts 3 members (one-for-all)"));
+        assert_eq!(told("run-died", json!({ "class": "error" })), None);
+        assert_eq!(told("halted", json!({})), None);
     }
 }

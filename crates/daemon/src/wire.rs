@@ -207,6 +207,14 @@ pub struct DeathStatus {
     pub evidence: Option<String>,
     /// The stack trace that was found in its last output.
     pub trace: Option<String>,
+    /// CPU time of the run in user mode, of its first process and the children that it waited for;
+    /// null where nobody saw its end.
+    pub cpu_user_ms: Option<u64>,
+    /// CPU time of the run in the kernel, likewise.
+    pub cpu_system_ms: Option<u64>,
+    /// The most memory that one of those processes had at once; null also where that is too little to
+    /// be told from the keeper's, about 7 MiB.
+    pub memory_peak_bytes: Option<u64>,
 }
 
 /// How a project is run.

@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::body::Body;
 use crate::stamp;
+use crate::usage::Usage;
 
 /// The keys of an event's JSON that its body cannot have.
 const OWN_KEYS: [&str; 5] = ["seq", "at", "agent", "run", "type"];
@@ -63,8 +64,13 @@ pub struct Stamp {
 impl Event {
     /// The event of a record of the core.
     pub fn of_record(stamp: Stamp, record: &Record) -> Event {
+        Event::of_record_with(stamp, record, Map::new())
+    }
+
+    /// The event of a record of the core, with more that is known and that no decision needs.
+    pub fn of_record_with(stamp: Stamp, record: &Record, more: Map<String, Value>) -> Event {
         // A record is a struct with a string-keyed body and finite numbers: it is always an object.
-        let body = match serde_json::to_value(&record.what) {
+        let mut body = match serde_json::to_value(&record.what) {
             Ok(Value::Object(body)) => body,
             Ok(_) | Err(_) => Map::new(),
         };
@@ -72,6 +78,7 @@ impl Event {
             Some(Value::String(kind)) => kind.clone(),
             Some(_) | None => String::new(),
         };
+        body.extend(more);
         Event::new(stamp, &kind, Some(record.agent.clone()), record.run, body)
     }
 
@@ -95,6 +102,11 @@ impl Event {
     /// Both clocks, as they stood.
     pub fn now(&self) -> Now {
         Now { mono: self.mono, wall: self.at }
+    }
+
+    /// What the run used whose death this is, as far as that is known.
+    pub fn used(&self) -> Usage {
+        serde_json::from_str(self.body.text()).unwrap_or_default()
     }
 
     /// The record of the core that this is, for a fold; nothing where the core does not know the

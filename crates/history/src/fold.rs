@@ -131,7 +131,9 @@ fn end_run(connection: &Connection, event: &Event) -> rusqlite::Result<()> {
         ])?;
     }
     let sql = "UPDATE runs SET alive = 0, ended_ms = ?2, ran_ms = ?3, class = ?4, exit_code = ?5, \
-               signal = ?6, evidence = ?7, verdict = ?8 WHERE id = ?1";
+               signal = ?6, evidence = ?7, verdict = ?8, cpu_user_ms = ?9, cpu_system_ms = ?10, \
+               memory_peak_bytes = ?11 WHERE id = ?1";
+    let used = event.used();
     connection.prepare_cached(sql)?.execute(params![
         id,
         event.at.as_millis(),
@@ -141,6 +143,9 @@ fn end_run(connection: &Connection, event: &Event) -> rusqlite::Result<()> {
         signal.map(|signal| signal.0),
         evidence,
         verdict,
+        used.cpu_user_ms.map(integer),
+        used.cpu_system_ms.map(integer),
+        used.memory_peak_bytes.map(integer),
     ])?;
     Ok(())
 }
@@ -154,19 +159,13 @@ pub(crate) fn write_post_mortem(
         return Ok(());
     };
     let sql = "UPDATE runs SET trace = coalesce(?2, trace), \
-               cpu_user_ms = coalesce(?3, cpu_user_ms), \
-               cpu_system_ms = coalesce(?4, cpu_system_ms), \
-               memory_peak_bytes = coalesce(?5, memory_peak_bytes), \
-               log_from_segment = coalesce(?6, log_from_segment), \
-               log_from_offset = coalesce(?7, log_from_offset), \
-               log_to_segment = coalesce(?8, log_to_segment), \
-               log_to_offset = coalesce(?9, log_to_offset) WHERE id = ?1";
+               log_from_segment = coalesce(?3, log_from_segment), \
+               log_from_offset = coalesce(?4, log_from_offset), \
+               log_to_segment = coalesce(?5, log_to_segment), \
+               log_to_offset = coalesce(?6, log_to_offset) WHERE id = ?1";
     connection.prepare_cached(sql)?.execute(params![
         id,
         found.trace,
-        found.usage.cpu_user_ms.map(integer),
-        found.usage.cpu_system_ms.map(integer),
-        found.usage.memory_peak_bytes.map(integer),
         found.log_from.map(|place| integer(place.segment)),
         found.log_from.map(|place| integer(place.offset)),
         found.log_to.map(|place| integer(place.segment)),

@@ -1,4 +1,4 @@
-//! What is found on a run beside its death: its last output, a stack trace in it, what it used.
+//! What is found on a run beside its death: its last output, and a stack trace in it.
 //!
 //! A post-mortem is bounded, and redacted before it is made: once it exists, it may be stored.
 
@@ -21,23 +21,10 @@ pub struct PostMortem {
     pub tail: Option<Vec<u8>>,
     /// The stack trace found in it.
     pub trace: Option<String>,
-    /// What it used.
-    pub usage: Usage,
     /// Where its output begins in the agent's log.
     pub log_from: Option<LogPlace>,
     /// Where its output ends in the agent's log.
     pub log_to: Option<LogPlace>,
-}
-
-/// What a run used, as far as it is known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Usage {
-    /// CPU time in user mode.
-    pub cpu_user_ms: Option<u64>,
-    /// CPU time in the kernel.
-    pub cpu_system_ms: Option<u64>,
-    /// The most memory it had at once.
-    pub memory_peak_bytes: Option<u64>,
 }
 
 /// A place in an agent's log, which is cut into segments by rotation.
@@ -52,15 +39,7 @@ pub struct LogPlace {
 impl PostMortem {
     /// An empty one.
     pub fn new(agent: Name, run: RunId) -> PostMortem {
-        PostMortem {
-            agent,
-            run,
-            tail: None,
-            trace: None,
-            usage: Usage::default(),
-            log_from: None,
-            log_to: None,
-        }
+        PostMortem { agent, run, tail: None, trace: None, log_from: None, log_to: None }
     }
 
     /// Adds the last output of the run, cut to its end and redacted, and the stack trace in it.

@@ -201,7 +201,8 @@ impl Reader {
         let Some(id) = self.id(agent, run)? else { return Ok(None) };
         let columns = run::COLUMNS;
         let sql = format!("SELECT {columns} FROM runs WHERE id = ?1");
-        let found = self.connection.query_row(&sql, [id], Run::of_row).optional()?;
+        let mut statement = self.connection.prepare_cached(&sql)?;
+        let found = statement.query_row([id], Run::of_row).optional()?;
         Ok(found.flatten())
     }
 
@@ -210,15 +211,6 @@ impl Reader {
         let Some(id) = self.id(agent, run)? else { return Ok(None) };
         let sql = "SELECT bytes FROM tails WHERE run_id = ?1";
         Ok(self.connection.query_row(sql, [id], |row| row.get(0)).optional()?)
-    }
-
-    /// The stack trace found in the last output of a run.
-    pub fn trace(&self, agent: &Name, run: RunId) -> Result<Option<String>, HistoryError> {
-        let Some(id) = self.id(agent, run)? else { return Ok(None) };
-        let sql = "SELECT trace FROM runs WHERE id = ?1";
-        let found: Option<Option<String>> =
-            self.connection.prepare_cached(sql)?.query_row([id], |row| row.get(0)).optional()?;
-        Ok(found.flatten())
     }
 
     /// The highest number that a run of each agent has had: no run may get one again, even if the

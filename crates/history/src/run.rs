@@ -9,8 +9,9 @@ use defib_core::time::Seconds;
 use defib_core::{Class, Kind, Name, RunId, Signal, Verdict, Wall};
 use serde::{Deserialize, Serialize};
 
-use crate::postmortem::{LogPlace, Usage};
+use crate::postmortem::LogPlace;
 use crate::stamp;
+use crate::usage::Usage;
 
 /// One life of an agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -43,9 +44,6 @@ pub struct Run {
     /// Whether it is not over. A run whose death was lost is over without one.
     #[serde(skip)]
     pub alive: bool,
-    /// What it used.
-    #[serde(skip)]
-    pub usage: Usage,
     /// Where its output begins in the agent's log.
     #[serde(skip)]
     pub log_from: Option<LogPlace>,
@@ -74,6 +72,9 @@ pub struct RunDeath {
     pub evidence: Option<String>,
     /// The stack trace found in its last output.
     pub trace: Option<String>,
+    /// What the run used.
+    #[serde(flatten)]
+    pub used: Usage,
 }
 
 /// The columns that [`Run::of_row`] reads, in its order.
@@ -104,6 +105,11 @@ impl Run {
                 ran_s,
                 evidence: word(10)?,
                 trace: word(12)?,
+                used: Usage {
+                    cpu_user_ms: count(14)?,
+                    cpu_system_ms: count(15)?,
+                    memory_peak_bytes: count(16)?,
+                },
             }),
             (_, _, _) => None,
         };
@@ -119,11 +125,6 @@ impl Run {
             project: word(2)?.and_then(|word| Name::parse(&word).ok()),
             generation: count(3)?,
             alive: row.get(13)?,
-            usage: Usage {
-                cpu_user_ms: count(14)?,
-                cpu_system_ms: count(15)?,
-                memory_peak_bytes: count(16)?,
-            },
             log_from: place(17)?,
             log_to: place(19)?,
         }))

@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{SOON, at, died, event, home, host_event, name, open, started};
+use common::{SOON, at, died, event, home, host_event, name, open, stamp, started};
 use defib_core::limit::{Gauge, Limit, Span};
 use defib_core::record::{By, Cause, Rest, Trip, WaitReason};
 use defib_core::run::Status;
@@ -217,12 +217,15 @@ fn replaying_the_stored_events_gives_the_live_view() {
 fn a_run_is_what_history_json_says() {
     let (_folder, path) = home();
     let (history, _) = open(&path);
-    history.append([started(1, "web", 1), died(2, "web", 1, 3), started(3, "web", 2)]);
+    let used =
+        Usage { cpu_user_ms: Some(10), cpu_system_ms: None, memory_peak_bytes: Some(1 << 40) };
+    let record = died(2, "web", 1, 3).record().unwrap();
+    let death = Event::of_record_with(stamp(2), &record, used.known());
+    assert_eq!(death.record(), Some(record));
+    history.append([started(1, "web", 1), death, started(3, "web", 2)]);
     let output = b"Traceback (most recent call last):\n  File \"a.py\", line 1, in f\nKeyError: 'tok-abcdef'\n";
     let mut found =
         PostMortem::new(name("web"), RunId(1)).with_output(output, &Redactor::new(&["tok-abcdef"]));
-    found.usage =
-        Usage { cpu_user_ms: Some(10), cpu_system_ms: None, memory_peak_bytes: Some(1 << 40) };
     found.log_from = Some(LogPlace { segment: 1, offset: 0 });
     history.attach(found);
     let mut later = PostMortem::new(name("web"), RunId(1));
@@ -247,18 +250,18 @@ fn a_run_is_what_history_json_says() {
                 "death": {
                     "at": "2023-11-14T22:13:22.000Z", "class": "error", "kind": "dumb",
                     "exit_code": 3, "signal": null, "ran_s": 1.5, "evidence": "exit code",
-                    "trace": trace,
+                    "trace": trace, "cpu_user_ms": 10, "cpu_system_ms": null,
+                    "memory_peak_bytes": 1_u64 << 40,
                 },
             },
         ])
     );
     assert!(runs[0].alive && !runs[1].alive);
-    assert_eq!(runs[1].usage.memory_peak_bytes, Some(1 << 40));
+    assert_eq!(runs[1].death.as_ref().map(|death| death.used), Some(used));
     assert_eq!(runs[1].log_from, Some(LogPlace { segment: 1, offset: 0 }));
     assert_eq!(runs[1].log_to, Some(LogPlace { segment: 2, offset: 77 }));
     assert_eq!(runs[1].project, Some(name("night")));
     assert_eq!(reader.run(&name("web"), RunId(1)).unwrap().as_ref(), Some(&runs[1]));
-    assert_eq!(reader.trace(&name("web"), RunId(1)).unwrap().as_deref(), Some(trace));
     let tail = reader.tail(&name("web"), RunId(1)).unwrap().unwrap();
     assert!(tail.ends_with(b"KeyError: '[redacted]'\n"));
     assert_eq!(reader.tail(&name("web"), RunId(2)).unwrap(), None);

@@ -270,7 +270,9 @@ pub struct RunEnd {
     pub user_ms: u64,
     /// CPU time in the kernel, likewise.
     pub system_ms: u64,
-    /// The largest memory of its first process, in bytes.
+    /// The largest memory of its first process, or of a child that it waited for, in bytes. The system
+    /// counts what the process had before it ran its program, and that was the keeper's: what is not
+    /// above the keeper's own largest says nothing.
     pub peak_bytes: u64,
     /// Whether the kernel killed in it for want of memory.
     pub oom: bool,

@@ -49,6 +49,13 @@ pub fn usage(pid: u32) -> Option<Usage> {
     parse(&String::from_utf8_lossy(&text))
 }
 
+/// The most memory that a process has had in use at once since it runs its program, in bytes.
+pub fn peak(pid: u32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
 fn parse(text: &str) -> Option<Usage> {
     // The name is in parentheses and may hold anything, parentheses too. What follows begins with
     // the third field.
@@ -76,6 +83,8 @@ mod tests {
         assert!(own.resident_bytes > 100_000);
         assert!(own.started_ticks > 0);
         assert_eq!(usage(u32::MAX), None);
+        assert!(peak(std::process::id()) >= Some(own.resident_bytes));
+        assert_eq!(peak(u32::MAX), None);
     }
 
     #[test]

@@ -1,12 +1,12 @@
-// Charts: restarts, memory, CPU, and what was spent. The library is loaded when they are looked at.
+// Charts: restarts, memory and CPU (live, and of every run that ended), and what was spent. The library is loaded when they are looked at.
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { agentPath, get } from "../api.ts";
 import { now } from "../clock.ts";
-import { amount, bytes } from "../format.ts";
+import { amount, bytes, span } from "../format.ts";
 import type { Agent, LedgerLine, Run } from "../model.ts";
 import { theme } from "../theme.ts";
-import { restartsOver, type Series, spentOver } from "./series.ts";
+import { cpuOf, restartsOver, type Series, spentOver, usedOver } from "./series.ts";
 import { samples } from "./usage.ts";
 
 export function Charts({ agent, runs }: { agent: Agent; runs: Run[] }) {
@@ -35,6 +35,8 @@ export function Charts({ agent, runs }: { agent: Agent; runs: Run[] }) {
         colour="bar-alive"
         show={(value) => `${amount(Number(value.toFixed(1)))} %`}
       />
+      <Chart title="Memory by run" note="at the most" series={usedOver(runs, (death) => death.memory_peak_bytes)} kind="points" colour="wait" show={bytes} />
+      <Chart title="CPU time by run" note="when it ended" series={usedOver(runs, cpuOf)} kind="points" colour="bar-alive" show={span} />
       {units.map((unit) => (
         <Chart key={unit} title={unit === "usd" ? "Cost, usd" : `Spent, ${unit}`} series={spentOver(lines, unit)} kind="line" colour="bar-smart" show={amount} />
       ))}
@@ -44,7 +46,8 @@ export function Charts({ agent, runs }: { agent: Agent; runs: Run[] }) {
 }
 
 export interface ChartLook {
-  kind: "line" | "bars";
+  /** Points stand for themselves: nothing is known of what is between them. */
+  kind: "line" | "bars" | "points";
   colour: string;
   show: (value: number) => string;
 }
@@ -55,7 +58,7 @@ function Chart({ title, note, headline, series, ...look }: { title: string; note
   const latest = useRef(series);
   latest.current = series;
   const dark = theme.value;
-  const isEmpty = look.kind === "bars" ? series.values.every((value) => !value) : series.at.length < 2;
+  const isEmpty = isNothing(look.kind, series);
   useEffect(() => {
     if (isEmpty) return;
     let gone = false;
@@ -71,7 +74,8 @@ function Chart({ title, note, headline, series, ...look }: { title: string; note
   useEffect(() => chart.current?.update(series));
   const last = series.values.findLast((value) => value !== null);
   const highest = Math.max(0, ...series.values.map((value) => value ?? 0));
-  const described = last == null ? `${title}: nothing yet` : `${title}: ${look.show(last)} now, ${look.show(highest)} at the most`;
+  const when = look.kind === "points" ? "last" : "now";
+  const described = last == null ? `${title}: nothing yet` : `${title}: ${look.show(last)} ${when}, ${look.show(highest)} at the most`;
   return (
     <figure class="card chart">
       <figcaption>
@@ -81,4 +85,15 @@ function Chart({ title, note, headline, series, ...look }: { title: string; note
       {isEmpty ? <p class="faint nothing">Nothing yet.</p> : null}
     </figure>
   );
+}
+
+function isNothing(kind: ChartLook["kind"], series: Series): boolean {
+  switch (kind) {
+    case "bars":
+      return series.values.every((value) => !value);
+    case "line":
+      return series.at.length < 2;
+    case "points":
+      return series.at.length === 0;
+  }
 }

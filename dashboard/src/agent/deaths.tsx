@@ -56,7 +56,15 @@ function RunRow({ run }: { run: Run }) {
   return (
     <>
       <tr>
-        <td>{run.run}</td>
+        <td>
+          {death ? (
+            <a href={`${agentAddress(run.agent)}?run=${run.run}`} aria-label={`Why run ${run.run} ended`}>
+              {run.run}
+            </a>
+          ) : (
+            run.run
+          )}
+        </td>
         <td>
           <time dateTime={run.started_at}>{moment(millis(run.started_at), now.peek())}</time>
         </td>

@@ -28,7 +28,6 @@ function times(_: uPlot, ticks: number[]): string[] {
 export function plot(place: HTMLElement, series: Series, look: ChartLook) {
   const stroke = colour(look.colour);
   const axis = { stroke: colour("dim"), grid: { stroke: colour("line"), width: 1 }, ticks: { stroke: colour("line"), width: 1 }, font: "11px system-ui" };
-  const bars = uPlot.paths.bars!({ size: [0.8, 40], align: 1 });
   const chart = new uPlot(
     {
       width: Math.max(200, place.clientWidth),
@@ -39,9 +38,7 @@ export function plot(place: HTMLElement, series: Series, look: ChartLook) {
       axes: [{ ...axis, space: 70, values: times }, { ...axis, size: 64, values: (_, ticks) => ticks.map((value) => look.show(value)) }],
       series: [
         {},
-        look.kind === "bars"
-          ? { stroke, fill: stroke, paths: bars, points: { show: false } }
-          : { stroke, width: 1.5, fill: `color-mix(in srgb, ${stroke} 14%, transparent)`, points: { show: false }, spanGaps: false },
+        drawn(look.kind, stroke),
       ],
     },
     data(series),
@@ -56,6 +53,17 @@ export function plot(place: HTMLElement, series: Series, look: ChartLook) {
       chart.destroy();
     },
   };
+}
+
+function drawn(kind: ChartLook["kind"], stroke: string): uPlot.Series {
+  switch (kind) {
+    case "bars":
+      return { stroke, fill: stroke, paths: uPlot.paths.bars!({ size: [0.8, 40], align: 1 }), points: { show: false } };
+    case "line":
+      return { stroke, width: 1.5, fill: `color-mix(in srgb, ${stroke} 14%, transparent)`, points: { show: false }, spanGaps: false };
+    case "points":
+      return { stroke, paths: () => null, points: { show: true, size: 6, width: 0, fill: stroke } };
+  }
 }
 
 function data(series: Series): uPlot.AlignedData {

@@ -1,24 +1,21 @@
-// The post-mortem: what happened, what was made of it by which numbers, what to do.
+// The post-mortem: what happened, what was made of it by which numbers, what to do. The daemon puts it
+// together, as it does for `defib why`; this shows it.
 
-import { useEffect, useState } from "preact/hooks";
-import { plain } from "../ansi.ts";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { agentPath, get } from "../api.ts";
 import { now } from "../clock.ts";
 import { span } from "../format.ts";
-import { type Agent, actionsFor, type DaemonEvent, isAtPrompt, type Run } from "../model.ts";
+import { type Agent, actionsFor, type DaemonEvent, isAtPrompt, type PostMortem, type Run } from "../model.ts";
 import { ActionButton } from "../parts/buttons.tsx";
 import { Ago } from "../parts/time.tsx";
 import { agentAddress } from "../router.ts";
-import { advice, CLASS_MEANINGS, decision, STATE_WORDS } from "../words.ts";
+import { advice, STATE_WORDS } from "../words.ts";
 
-const EVENTS = 300;
-const LAST_WORDS = 12;
-
-export function Why({ agent, runs }: { agent: Agent; runs: Run[] }) {
-  const run = runs.find((run) => run.death !== null) ?? null;
-  const { events, words } = useEvidence(agent.name, run?.run ?? null);
-  const decisions = events.map((event) => ({ event, text: decision(event) })).filter(({ text }) => text !== null);
-  const gauge = decisions.map(({ event }) => gaugeOf(event)).findLast((gauge) => gauge !== null) ?? null;
+/** About a run of an agent; without one, about the last that ended. */
+export function Why({ agent, runs, run: wanted }: { agent: Agent; runs: Run[]; run: number | null }) {
+  const found = usePostMortem(agent.name, runs, wanted);
+  const run = found?.run ?? null;
+  const gauge = found?.events.map(gaugeOf).findLast((gauge) => gauge !== null) ?? null;
   const death = run?.death ?? null;
   const isDown = agent.state === "crashed-out" || agent.state === "halted";
   return (
@@ -28,7 +25,7 @@ export function Why({ agent, runs }: { agent: Agent; runs: Run[] }) {
         {agent.reason ? ` (${agent.reason})` : ""}.{" "}
         {isAtPrompt(agent) ? <>It asks: “{agent.question}”</> : null}
       </p>
-      {run && death ? (
+      {found && run && death ? (
         <>
           <p>
             Run {run.run}{" "}
@@ -43,7 +40,7 @@ export function Why({ agent, runs }: { agent: Agent; runs: Run[] }) {
             <div>
               <dt>class</dt>
               <dd>
-                <span class={`class kind-${death.kind ?? "none"}`}>{death.class}</span> {CLASS_MEANINGS[death.class]}
+                <span class={`class kind-${death.kind ?? "none"}`}>{death.class}</span> {found.meaning}
               </dd>
             </div>
             <div>
@@ -55,23 +52,37 @@ export function Why({ agent, runs }: { agent: Agent; runs: Run[] }) {
               <dd>
                 {run.verdict ?? "none"}
                 <ul class="decisions">
-                  {decisions.map(({ event, text }) => (
-                    <li key={event.seq}>{text}</li>
+                  {found.decided.map(({ seq, text }) => (
+                    <li key={seq}>{text}</li>
                   ))}
                 </ul>
                 {gauge ? <Gauge {...gauge} /> : null}
               </dd>
             </div>
+            {found.used ? (
+              <div>
+                <dt>used</dt>
+                <dd>{found.used}</dd>
+              </div>
+            ) : null}
           </dl>
           {death.trace ? (
             <Words title="Stack trace" text={death.trace} />
-          ) : words ? (
-            <Words title="Last words" text={words} />
+          ) : found.last_words.length > 0 ? (
+            <Words title="Last words" text={found.last_words.join("\n")} />
+          ) : null}
+          {found.denied ? (
+            <div class="denied" data-testid="denied">
+              <Words title="Its sandbox may have refused it something" text={found.denied.line} />
+              <p>{found.denied.text}</p>
+            </div>
           ) : null}
         </>
-      ) : (
+      ) : run ? (
+        <p class="faint">Run {run.run} has not ended yet.</p>
+      ) : found ? (
         <p class="faint">None of its runs has ended yet.</p>
-      )}
+      ) : null}
       <div class="advice">
         <p>{advice(agent, now.value)}</p>
         <span class="buttons">
@@ -105,7 +116,6 @@ interface GaugeOf {
   count: number;
   max: number;
   what: string;
-  within: number | null;
 }
 
 function gaugeOf(event: DaemonEvent): GaugeOf | null {
@@ -113,13 +123,13 @@ function gaugeOf(event: DaemonEvent): GaugeOf | null {
   const [what, count] = number("deaths") !== null ? ["deaths", number("deaths")] : ["restarts", number("restarts")];
   const max = number("max");
   if (count === null || max === null || max <= 0) return null;
-  return { count, max, what: what as string, within: number("within_s") };
+  return { count, max, what: what as string };
 }
 
 /** Where the limit that is nearest to tripping stands. */
-function Gauge({ count, max, what, within }: GaugeOf) {
+function Gauge({ count, max, what }: GaugeOf) {
   const cells = Math.min(max, MOST_CELLS);
-  const text = `${count} of ${max} ${what}${within === null ? "" : ` within ${span(within)}`}`;
+  const text = `${count} of ${max} ${what}`;
   return (
     <div class={`gauge ${count >= max ? "full" : ""}`} role="img" aria-label={text}>
       <div class="gauge-cells" aria-hidden="true">
@@ -132,26 +142,17 @@ function Gauge({ count, max, what, within }: GaugeOf) {
   );
 }
 
-/** What was decided about a run, and the end of what it wrote. */
-function useEvidence(name: string, run: number | null) {
-  const [events, setEvents] = useState<DaemonEvent[]>([]);
-  const [words, setWords] = useState("");
+/** Asked for again whenever the runs were: what follows a death may be decided after it. */
+function usePostMortem(name: string, runs: Run[], wanted: number | null): PostMortem | null {
+  const [found, setFound] = useState<{ turn: number; name: string; wanted: number | null; told: PostMortem } | null>(null);
+  const turns = useRef(0);
   useEffect(() => {
-    const abort = new AbortController();
-    setEvents([]);
-    setWords("");
-    if (run === null) return;
-    const look = async () => {
-      const all = await get<DaemonEvent[]>(`/api/v1/events?agent=${encodeURIComponent(name)}&last=${EVENTS}`, abort.signal);
-      setEvents(all.filter((event) => event.agent === name && event.run === run));
-      const tail = await fetch(agentPath(name, `/runs/${run}/tail`), { signal: abort.signal });
-      if (!tail.ok) return;
-      const lines = plain((await tail.text()).replace(/\r\n/g, "\n").replace(/\n+$/, "")).split("\n");
-      setWords(lines.slice(-LAST_WORDS).join("\n"));
-    };
-    // What cannot be had is left out; the rest is shown.
-    look().catch(() => {});
-    return () => abort.abort();
-  }, [name, run]);
-  return { events, words };
+    const turn = ++turns.current;
+    // An agent that dies faster than it is asked about is told of all the same, so nothing is called off.
+    get<PostMortem>(agentPath(name, wanted === null ? "/why" : `/why?run=${wanted}`))
+      .then((told) => setFound((before) => (before && before.turn > turn ? before : { turn, name, wanted, told })))
+      // What was there stays; the next event asks again.
+      .catch(() => {});
+  }, [name, runs, wanted]);
+  return found?.name === name && found.wanted === wanted ? found.told : null;
 }

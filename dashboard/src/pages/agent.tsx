@@ -115,7 +115,7 @@ function Tab({ agent, runs, tab, run }: { agent: Agent; runs: Run[]; tab: string
     default:
       return (
         <div class="why-page">
-          <Why agent={agent} runs={runs} />
+          <Why agent={agent} runs={runs} run={run} />
           <Deaths runs={runs} />
         </div>
       );

@@ -30,6 +30,8 @@
 //! | `run LINE` | a program with arguments (single spaces); says `ran` and the exit code |
 //! | `try WHAT ON` | tries one thing that a sandbox may forbid, and says what came of it; see `attempt` |
 //! | `busy-until FILE` | uses CPU time until the file is there |
+//! | `burn MS` | uses CPU time until it has had so much in all |
+//! | `allocate MIB` | has so much memory from here on |
 //! | `fail-until N FILE` | counts in the file, and exits with 1 unless this is at least the Nth time |
 
 use std::fs::OpenOptions;
@@ -52,6 +54,7 @@ fn main() {
     words.reverse();
     // Held until the end.
     let mut ports = Vec::new();
+    let mut memory = Vec::new();
     while let Some(word) = words.pop() {
         let mut next = || words.pop().unwrap_or_else(|| panic!("{word} needs a word"));
         match word.as_str() {
@@ -119,22 +122,18 @@ fn main() {
             }
             "touch" => append(&next(), ""),
             "beat" => beat(),
-            "beat-until" => {
-                let file = next();
-                while !Path::new(&file).exists() {
-                    beat();
-                    sleep(Duration::from_millis(50));
-                }
-            }
+            "beat-until" => beat_until(Path::new(&next())),
             "notify" => notify(&next().replace('|', "\n")),
             "run" => run(&next()),
             "try" => try_it(&next(), &next()),
             "busy-until" => {
                 let file = next();
                 while !Path::new(&file).exists() {
-                    std::hint::black_box((0..1_000_000_u64).fold(0, u64::wrapping_add));
+                    work();
                 }
             }
+            "burn" => burn(Duration::from_millis(number(&next()))),
+            "allocate" => memory.push(allocate(number(&next()))),
             "fail-until" => {
                 let wanted = number(&next());
                 let file = next();
@@ -299,6 +298,30 @@ fn tty() {
     let inode = rustix::fs::fstat(&output).expect("a file").st_ino;
     let name = name.to_string_lossy();
     say(&format!("terminal {name} inode {inode} rows {} columns {}", size.ws_row, size.ws_col));
+}
+
+/// A moment of CPU time.
+fn work() {
+    std::hint::black_box((0..1_000_000_u64).fold(0, u64::wrapping_add));
+}
+
+fn burn(enough: Duration) {
+    let had = || rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    while Duration::try_from(had()).expect("a span") < enough {
+        work();
+    }
+}
+
+/// Written to, or the system would only have promised it.
+fn allocate(mib: u64) -> Vec<u8> {
+    std::hint::black_box(vec![1; usize::try_from(mib << 20).expect("a size")])
+}
+
+fn beat_until(file: &Path) {
+    while !file.exists() {
+        beat();
+        sleep(Duration::from_millis(50));
+    }
 }
 
 fn beat() {

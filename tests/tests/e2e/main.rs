@@ -37,6 +37,7 @@ mod tls;
 mod top;
 mod trees;
 mod trust;
+mod usage;
 
 use defib_e2e::Bench;
 

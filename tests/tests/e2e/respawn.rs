@@ -81,7 +81,7 @@ fn five_quick_deaths_crash_an_agent_out_and_revive_brings_it_back() {
     assert!(refused.err.contains("revive"), "{refused:?}");
     bench.defib(&["restart", "a"]).bad(6);
     let why = bench.defib(&["why", "a"]).good();
-    assert!(why.out.contains("5 of 5 deaths within 60 s"), "{}", why.out);
+    assert!(why.out.contains("5 of 5 deaths within 1m"), "{}", why.out);
     assert!(why.out.contains("defib revive a"), "{}", why.out);
 
     std::fs::write(bench.project().join("go"), "").unwrap();

@@ -62,7 +62,7 @@ fn an_agent_is_seen_to_crash_out_and_revived_by_a_key() {
     top.sees("error exit 1");
     top.presses("w");
     top.sees("exited with code 1 after");
-    top.sees("3 of 3 deaths within 60 s");
+    top.sees("3 of 3 deaths within 1m");
     std::fs::write(bench.project().join("mended"), "").unwrap();
     top.presses("v");
     top.sees("looper: running");

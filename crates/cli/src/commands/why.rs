@@ -87,6 +87,9 @@ pub(crate) fn post_mortem(why: &Facts, now: Timestamp) -> String {
             for decision in &why.decided {
                 let _ = writeln!(text, "  decided   {}", decision.text);
             }
+            if let Some(used) = &why.used {
+                let _ = writeln!(text, "  used      {used}");
+            }
             if let Some(trace) = &death.trace {
                 text.push_str("\nIts last stack trace:\n");
                 for line in trace.lines() {

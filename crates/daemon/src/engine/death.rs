@@ -11,8 +11,10 @@ use std::time::Duration;
 use defib_autopsy::{Kind, Opinion};
 use defib_core::run::{ExitReport, Finding, Status};
 use defib_core::{Class, Input, Mono, Preset, Signal, Wall};
+use defib_history::Usage;
 use defib_host::clock::now;
 use defib_host::protocol::{How, Request, RunEnd, RunKey};
+use defib_host::usage;
 
 use super::Engine;
 use crate::coroner::{CaseFile, Examined, Said, kind_of};
@@ -128,12 +130,24 @@ impl Engine {
         let finding = self.overspent(key).or(finding);
         let finding = self.unless_session_was_lost(key, finding);
         let finding = self.unless_known_before(key, status, finding);
+        let used = Usage {
+            cpu_user_ms: Some(end.user_ms),
+            cpu_system_ms: Some(end.system_ms),
+            memory_peak_bytes: Some(end.peak_bytes).filter(|peak| self.is_a_runs(*peak)),
+        };
+        // Before the death is told, so that it is told with it.
+        self.used.insert(key.agent.clone(), (key.run, used));
         self.report(key, ExitReport { status, finding });
         if end.leftovers_killed > 0 {
             let count = end.leftovers_killed.into();
             self.tell("leftovers-ended", Some(key.clone()), [("processes", count)]);
         }
-        self.note_usage(key, &end);
+    }
+
+    /// Whether a largest memory was that of a run: one that is not above the keeper's own may be what
+    /// the run had of the keeper before it began.
+    fn is_a_runs(&self, peak_bytes: u64) -> bool {
+        usage::peak(self.info.keeper_pid).is_some_and(|keepers| peak_bytes > keepers)
     }
 
     /// Why a run was ended, or wanted to end, is no matter for an autopsy.

@@ -9,7 +9,7 @@ use defib_core::{Ask as Manner, Class, Effect, Goal, Name, Outbox, RunId, Signal
 use defib_history::{Event, Intent, PostMortem, Stamp, Usage};
 use defib_host::Flushed;
 use defib_host::clock::now;
-use defib_host::protocol::{Request, RunEnd, RunKey};
+use defib_host::protocol::{Request, RunKey};
 use serde_json::{Map, Value};
 
 use super::ask::Ask;
@@ -33,7 +33,12 @@ impl Engine {
         }
         for record in &out.records {
             let project = self.project_name_of(&record.agent);
-            let event = Event::of_record(self.stamp(project), record);
+            let used = if matches!(record.what, What::RunDied { .. }) {
+                self.used_by(&record.agent, record.run).known()
+            } else {
+                Map::new()
+            };
+            let event = Event::of_record_with(self.stamp(project), record, used);
             self.view.fold(event.now(), record);
             self.note(event);
             self.note_blame(record);
@@ -228,6 +233,7 @@ impl Engine {
             Effect::Forget { agent } => {
                 let name = self.supervisor.name(agent).clone();
                 self.traces.remove(&name);
+                self.used.remove(&name);
                 self.secrets.remove(&name);
                 self.forget_own(&name);
                 self.forget_capabilities(&name);
@@ -334,14 +340,10 @@ impl Engine {
         self.history.attach(found);
     }
 
-    pub(super) fn note_usage(&mut self, key: &RunKey, end: &RunEnd) {
-        let mut post_mortem = PostMortem::new(key.agent.clone(), key.run);
-        post_mortem.usage = Usage {
-            cpu_user_ms: Some(end.user_ms),
-            cpu_system_ms: Some(end.system_ms),
-            memory_peak_bytes: Some(end.peak_bytes),
-        };
-        self.history.attach(post_mortem);
+    /// What a run used, where it is the last that ended and somebody saw how.
+    pub(super) fn used_by(&self, agent: &Name, run: Option<RunId>) -> Usage {
+        let used = self.used.get(agent).filter(|(of, _)| Some(*of) == run);
+        used.map(|(_, used)| *used).unwrap_or_default()
     }
 }
 

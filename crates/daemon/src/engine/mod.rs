@@ -43,7 +43,7 @@ use std::time::Duration;
 use defib_autopsy::Autopsy;
 use defib_core::run::Status;
 use defib_core::{Effect, Input, Name, Outbox, RunId, Supervisor, View};
-use defib_history::{Event, History, HistoryError, Intent};
+use defib_history::{Event, History, HistoryError, Intent, Usage};
 use defib_host::clock::{BootTimer, ClockSteps, now};
 use defib_host::protocol::{News, Request, RunKey, Stage};
 use defib_host::wake::Waker;
@@ -163,6 +163,8 @@ pub(crate) struct Engine {
     /// The stack trace that was found after an agent's last death: which run's, and the trace. Kept
     /// here so that looking at 1,000 agents asks the disk nothing.
     traces: BTreeMap<Name, (RunId, String)>,
+    /// What an agent's last run that ended used, likewise.
+    used: BTreeMap<Name, (RunId, Usage)>,
     /// What must not be stored of what those agents write that have any.
     secrets: BTreeMap<Name, Secrets>,
     /// What each agent's latest run says of itself, and is known by.

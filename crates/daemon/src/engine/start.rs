@@ -14,7 +14,7 @@ use defib_core::{
     AgentView, Continuity, Input, Life, Mono, Name, Outbox, Record, RunId, Settings, Snapshot,
     Supervisor, Totals, View, Wall,
 };
-use defib_history::{Event, History, Intents, RunFilter};
+use defib_history::{Event, History, Intents, Run, RunFilter, Usage};
 use defib_host::Channel;
 use defib_host::clock::{BootTimer, ClockSteps, boot_id, now};
 use defib_host::protocol::{News, Request, RunEnd, RunKey};
@@ -208,7 +208,7 @@ impl Engine {
             heard.kept.get("whole").and_then(|bytes| postcard::from_bytes(bytes).ok());
         // What was written and not kept has not happened: its news come again.
         let happened = whole.as_ref().map_or(u64::MAX, |whole| whole.0);
-        let (journal, last_days, last_unwritten) =
+        let TakenUp { journal, last_days, last_unwritten, used } =
             take_up_journal(&home, &history, highest_seq, happened)?;
         let (projects, unreadable) = projects(&heard, &intents, whole.is_some());
         let (lives, view) = heard.lives();
@@ -257,6 +257,7 @@ impl Engine {
             declared_in: BTreeMap::new(),
             pids: BTreeMap::new(),
             traces: BTreeMap::new(),
+            used,
             secrets: BTreeMap::new(),
             own: owns(&heard),
             capabilities: Capabilities::stored(&intents, heard.under("capabilities/")),
@@ -308,7 +309,17 @@ impl Engine {
             self.closing = true;
             self.withdrawn = serde_json::from_slice(bytes).unwrap_or_default();
         }
-        self.traces = last_traces(&self.history, &self.view);
+        for death in last_deaths(&self.history, &self.view) {
+            let Run { agent, run, death: Some(death), .. } = death else { continue };
+            if let Some(trace) = death.trace {
+                self.traces.insert(agent.clone(), (run, trace));
+            }
+            // The journal may know of a later one.
+            let known = self.used.entry(agent).or_insert((run, death.used));
+            if known.0 < run {
+                *known = (run, death.used);
+            }
+        }
         // Before any report of an end: who has nothing left is not started again.
         self.warn_of_the_spent();
         let mut found: BTreeMap<Name, RunId> = BTreeMap::new();
@@ -445,22 +456,35 @@ fn projects(
     (by_name.collect(), unreadable)
 }
 
-/// Hands on what the journal has and the history has not, as far as it has happened. Gives the journal,
-/// all that was in it, and the number of the last that was handed on.
+/// What was in the journal.
+struct TakenUp {
+    journal: Journal,
+    /// All of it.
+    last_days: Vec<Record>,
+    /// The number of the last that the history had not.
+    last_unwritten: u64,
+    /// What those runs used of whose deaths the history had not heard.
+    used: BTreeMap<Name, (RunId, Usage)>,
+}
+
+/// Hands on what the journal has and the history has not, as far as it has happened.
 fn take_up_journal(
     home: &Path,
     history: &History,
     highest_seq: u64,
     happened: u64,
-) -> io::Result<(Journal, Vec<Record>, u64)> {
+) -> io::Result<TakenUp> {
     let (mut journal, mut unwritten) = Journal::open(&home.join("journal"))?;
     let last_days: Vec<Record> = unwritten.iter().filter_map(Event::record).collect();
     unwritten.retain(|event| event.seq > highest_seq && event.seq <= happened);
     // A journal that cannot be written is no reason not to start.
     let _ = journal.begin_anew(&unwritten);
     let last_unwritten = unwritten.iter().map(|event| event.seq).max().unwrap_or(0);
+    let deaths = unwritten.iter().filter(|event| event.kind == "run-died");
+    let used = deaths.filter_map(|event| Some((event.agent.clone()?, (event.run?, event.used()))));
+    let used = used.collect();
     history.append(unwritten);
-    Ok((journal, last_days, last_unwritten))
+    Ok(TakenUp { journal, last_days, last_unwritten, used })
 }
 
 /// Those who work beside the engine, each on a thread of its own.
@@ -525,20 +549,16 @@ fn open_runs(history: &History) -> Vec<(Name, RunId)> {
     runs.into_iter().filter(|run| run.death.is_none()).map(|run| (run.agent, run.run)).collect()
 }
 
-/// The stack traces of the deaths that the view has, as far as the history does.
-fn last_traces(history: &History, view: &View) -> BTreeMap<Name, (RunId, String)> {
+/// The runs of the deaths that the view has, as far as the history does.
+fn last_deaths(history: &History, view: &View) -> Vec<Run> {
     let deaths = view.agents().filter_map(|(name, agent)| {
         let run = agent.last_death.as_ref()?.run?;
         Some((name.clone(), run))
     });
     let deaths: Vec<(Name, RunId)> = deaths.collect();
     if deaths.is_empty() {
-        return BTreeMap::new();
+        return Vec::new();
     }
-    let Ok(reader) = defib_history::Reader::open(history.path()) else { return BTreeMap::new() };
-    let trace = |(name, run): (Name, RunId)| {
-        let trace = reader.trace(&name, run).ok()??;
-        Some((name, (run, trace)))
-    };
-    deaths.into_iter().filter_map(trace).collect()
+    let Ok(reader) = defib_history::Reader::open(history.path()) else { return Vec::new() };
+    deaths.into_iter().filter_map(|(name, run)| reader.run(&name, run).ok()?).collect()
 }

@@ -40,15 +40,21 @@ impl Engine {
         let to_come = |at: defib_core::Mono| stamp(now.wall + at.since(now.mono));
         let started = view.and_then(|view| view.started);
         let config = self.recipe(name).map(|(_, agent)| agent);
-        let death = view.and_then(|view| view.last_death.as_ref()).map(|death| DeathStatus {
-            at: stamp(death.at.wall),
-            class: death.class,
-            kind: death.kind,
-            exit_code: death.exit_code,
-            signal: death.signal,
-            ran_s: Seconds(death.ran),
-            evidence: death.evidence.as_deref().map(str::to_owned),
-            trace: self.trace_of(name, death.run),
+        let death = view.and_then(|view| view.last_death.as_ref()).map(|death| {
+            let used = self.used_by(name, death.run);
+            DeathStatus {
+                at: stamp(death.at.wall),
+                class: death.class,
+                kind: death.kind,
+                exit_code: death.exit_code,
+                signal: death.signal,
+                ran_s: Seconds(death.ran),
+                evidence: death.evidence.as_deref().map(str::to_owned),
+                trace: self.trace_of(name, death.run),
+                cpu_user_ms: used.cpu_user_ms,
+                cpu_system_ms: used.cpu_system_ms,
+                memory_peak_bytes: used.memory_peak_bytes,
+            }
         });
         let (capabilities, capabilities_pending) = self.capabilities_shown(name);
         AgentStatus {

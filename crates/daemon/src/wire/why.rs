@@ -22,6 +22,8 @@ pub struct Why {
     pub meaning: Option<String>,
     /// What was decided about it, in plain words, each with its numbers.
     pub decided: Vec<Decision>,
+    /// What it used, in plain words; null where nobody saw its end. Its death has the figures.
+    pub used: Option<String>,
     /// The last lines that it wrote, without colours; the end of what is kept with its death.
     pub last_words: Vec<String>,
     /// What its sandbox seems to have refused it near its end, where it has one.
