@@ -221,38 +221,3 @@ fn completions_and_the_manual_know_the_commands() {
     assert!(good(folder.path(), &["man", "import"]).contains("Procfile"));
     assert_eq!(defib(folder.path(), &["man", "nonsense"]).status.code(), Some(2));
 }
-
-/// Waits for something to be so.
-fn await_that(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
-    while !is_so() {
-        assert!(std::time::Instant::now() < deadline, "{what}");
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
-}
-
-#[test]
-fn up_in_front_as_a_container_runs_it_stops_its_agents_on_term() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path();
-    let file = "[agent.a]\nshell = true\nenv_pass = [\"SECRET\"]\n\
-                command = \"trap 'echo ended >> told; exit 0' TERM; echo $SECRET > told; while :; do sleep 0.05; done\"\n";
-    std::fs::write(path.join("defib.toml"), file).unwrap();
-    let mut front = std::process::Command::new(assert_cmd::cargo::cargo_bin("defib"))
-        .current_dir(path)
-        .args(["up", "--home", "h", "--file", "defib.toml", "--status-line", "1s"])
-        .env("SECRET", "passed on")
-        .stdin(std::process::Stdio::null())
-        .stdout(std::fs::File::create(path.join("said")).unwrap())
-        .spawn()
-        .unwrap();
-    let told = || std::fs::read_to_string(path.join("told")).unwrap_or_default();
-    await_that("the agent runs", || told() == "passed on\n");
-    // From its first line on it listens to signals.
-    await_that("it says something", || !std::fs::read(path.join("said")).unwrap().is_empty());
-    let pid = rustix::process::Pid::from_child(&front);
-    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-    assert!(front.wait().unwrap().success());
-    assert_eq!(told(), "passed on\nended\n");
-    good(path, &["--home", "h", "down", "--all"]);
-}
