@@ -365,6 +365,13 @@ fn once(context: &Context, brought: &Brought, interrupted: &Interrupted) -> Resu
     };
     output::print(&overview(&ours, jiff::Timestamp::now()))?;
     let client = context.client()?;
+    // Now, while there is a daemon that knows.
+    for failed in ours.iter().filter(|status| status.state != State::Done) {
+        let name = super::segment(failed.name.as_str())?;
+        if let Ok(why) = client.get(&format!("/api/v1/agents/{name}/why")) {
+            output::print(&format!("\n{}", super::post_mortem(&why, jiff::Timestamp::now())))?;
+        }
+    }
     let _: Vec<Name> = client.post("/api/v1/down", &json!({ "project": project }))?;
     wait_until(context, names, Duration::from_secs(600), |ours| ours.iter().all(is_down))?;
     if statuses(context, &[])?.iter().all(is_down) {
@@ -374,7 +381,7 @@ fn once(context: &Context, brought: &Brought, interrupted: &Interrupted) -> Resu
         Ok(())
     } else {
         Err(Failure::new(Code::Failed, "not every agent was done")
-            .hint("`defib why NAME` says why"))
+            .hint("above is why; `--mode once` restarts nothing"))
     }
 }
 
