@@ -231,3 +231,35 @@ fn a_container_whose_project_cannot_be_brought_up_ends_and_says_why() {
     assert_eq!(container.end(), Some(1), "{}", said());
     assert!(said().contains("error: "), "{}", said());
 }
+
+#[test]
+fn on_a_terminal_ctrl_c_stops_the_container_in_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let told = || std::fs::read_to_string(path.join("told")).unwrap_or_default();
+    std::fs::write(path.join("defib.toml"), agent("only", "")).unwrap();
+    let has_script = Command::new("script").arg("--version").output().is_ok();
+    if !rustix::process::geteuid().is_root() || !has_script {
+        eprintln!("SKIPPED: this takes root, and `script` of util-linux");
+        return;
+    }
+    let defib = assert_cmd::cargo::cargo_bin("defib");
+    let inside =
+        format!("unshare --pid --fork --mount-proc --kill-child {} --home h up", defib.display());
+    let mut terminal = Command::new("script")
+        .args(["--quiet", "--return", "--command", &inside, "/dev/null"])
+        .current_dir(path)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    await_that("the agent runs", || told() == "+only\n");
+    let mut keys = terminal.stdin.take().unwrap();
+    std::io::Write::write_all(&mut keys, b"\x03").unwrap();
+    let mut ended = None;
+    await_that("it ends", || {
+        ended = terminal.try_wait().unwrap();
+        ended.is_some()
+    });
+    assert_eq!((told().as_str(), ended.unwrap().code()), ("+only\n-only\n", Some(0)));
+}

@@ -56,8 +56,11 @@ fn keeper(home: &Home, occasion: Occasion) -> Result<(), Failure> {
     // Whatever the caller had open is not ours to keep.
     defib_host::close_inherited();
     home.create()?;
-    // A terminal that closes must not take the agents with it. Who leads a session already stays.
-    let _ = rustix::process::setsid();
+    // A terminal that closes must not take the agents with it. Who leads a session already stays, and so
+    // does the first process of a container: Ctrl-C there is for whoever heeds signals, and that is us.
+    if !super::first::is_first() {
+        let _ = rustix::process::setsid();
+    }
     let lock = defib_host::home::HomeLock::take(&home.path().join("lock"))
         .map_err(|error| failed("the lock of the home")(error.into()))?;
     let Some(lock) = lock else {
