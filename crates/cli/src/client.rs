@@ -288,6 +288,20 @@ impl Client {
         lock.exists() && matches!(HomeLock::take(&lock), Ok(None))
     }
 
+    /// Waits for the daemon that another process has just started.
+    pub(crate) fn await_daemon(&self) -> Result<(), Failure> {
+        let deadline = Instant::now() + START;
+        while !self.is_up() {
+            if Instant::now() > deadline {
+                let seconds = START.as_secs();
+                let message = format!("the daemon did not start within {seconds}s");
+                return Err(Failure::new(Code::Failed, message).hint("what it said is above"));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    }
+
     /// Starts a daemon where none runs.
     pub(crate) fn ensure_daemon(&self) -> Result<(), Failure> {
         if self.is_up() {
@@ -390,7 +404,7 @@ pub(crate) enum Ended {
 }
 
 /// What keeper and daemon get of the caller's environment.
-fn is_plain(name: &std::ffi::OsStr) -> bool {
+pub(crate) fn is_plain(name: &std::ffi::OsStr) -> bool {
     let base = ["PATH", "HOME", "USER", "SHELL", "LANG", "TERM", "TZ", "TMPDIR", "RUST_BACKTRACE"];
     // Whom messages and figures are trusted to is no secret.
     let trust = ["SSL_CERT_FILE", "SSL_CERT_DIR"];

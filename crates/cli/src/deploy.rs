@@ -1,8 +1,7 @@
 //! Files by which something else runs defib: units, manifests, jobs.
 //!
-//! systemd runs the keeper; in a container `defib up` stays in front, because whoever descends from the
-//! keeper is taken for an agent's and may bring nothing up. Each has as long to stop as the agents may
-//! take: the longest chain of those that stop one after the other.
+//! systemd runs the keeper; in a container `defib up` is the first process, and becomes the keeper. Each
+//! has as long to stop as the agents may take: the longest chain of those that stop one after the other.
 
 pub(crate) mod kubernetes;
 pub(crate) mod nomad;

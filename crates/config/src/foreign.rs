@@ -72,6 +72,21 @@ pub enum Format {
 }
 
 impl Format {
+    /// How a file of it declares what is to be run.
+    pub(crate) const fn how_to_declare(self) -> &'static str {
+        match self {
+            Format::Defib => "an agent is a table `[agent.NAME]` with a `command`",
+            Format::Aide => "an Aidefile is an agent; `[persona] name` is what it is called",
+            Format::Celistra => "a request is an agent, with `name` and `command`",
+            Format::Ecology => "agents are under `agents:` by their names, each with a `command`",
+            Format::Weave => "an agent is a table `[[agent]]` with a `name` and a `command`",
+            Format::Procfile => "each line is `NAME: COMMAND`",
+            Format::Supervisord => "an agent is a section `[program:NAME]` with a `command`",
+            Format::Pm2 => "agents are in `apps`, each with a `script`",
+            Format::Compose => "agents are under `services:` by their names",
+        }
+    }
+
     /// Every format.
     pub const ALL: [Format; 9] = [
         Format::Defib,
@@ -289,6 +304,20 @@ pub(crate) fn duration_text(span: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_without_agents_is_told_how_its_own_format_declares_them() {
+        for (format, text, word) in [
+            (Format::Defib, "", "[agent.NAME]"),
+            (Format::Weave, "[supervisor]\nmax_restarts = 5\n", "[[agent]]"),
+            (Format::Ecology, "supervisor:\n  enabled: true\n", "agents:"),
+        ] {
+            let folder = Path::new("/a");
+            let outcome = crate::load::parse_as(format, folder, text, &Options::default());
+            let help = outcome.diagnostics.iter().find_map(|found| found.help.as_deref());
+            assert!(help.is_some_and(|help| help.contains(word)), "{format:?}: {outcome:?}");
+        }
+    }
 
     #[test]
     fn a_format_is_known_by_the_files_name_and_else_by_its_tables() {

@@ -26,7 +26,7 @@ pub fn import(path: &Path, text: &str, options: &Options) -> Imported {
     let written = entries.map(|entries| {
         let written = foreign::write_toml(&entries);
         // What is written must be right; the place of a mistake is in the file it came from.
-        let _ = lowered(entries, &folder, options, &mut findings);
+        let _ = lowered(format, entries, &folder, options, &mut findings);
         written
     });
     let fine = !findings.has_errors();

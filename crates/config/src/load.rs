@@ -239,20 +239,25 @@ pub fn parse_in(folder: &Path, text: &str) -> Outcome {
 pub(crate) fn parse_as(format: Format, folder: &Path, text: &str, options: &Options) -> Outcome {
     let mut findings = Findings::default();
     let config = foreign::read(format, text, folder, options, &mut findings)
-        .and_then(|entries| lowered(entries, folder, options, &mut findings));
+        .and_then(|entries| lowered(format, entries, folder, options, &mut findings));
     let config = if findings.has_errors() { None } else { config };
     Outcome { config, diagnostics: findings.into_diagnostics(text) }
 }
 
 /// From the tree of a `defib.toml` to what it means.
 pub(crate) fn lowered(
+    format: Format,
     entries: Vec<crate::tree::Entry>,
     folder: &Path,
     options: &Options,
     findings: &mut Findings,
 ) -> Option<Config> {
     let fields: Option<Fields> = check::table(entries, Span::START, &FILE, findings);
-    lower::file(&fields?, folder, options.watchdog, findings)
+    let config = lower::file(&fields?, folder, options.watchdog, findings)?;
+    if config.agents.is_empty() {
+        findings.warning(Span::START, "no agent is declared").help(format.how_to_declare());
+    }
+    Some(config)
 }
 
 /// The folder a file lies in, from the root on where that can be told.

@@ -90,11 +90,6 @@ pub(crate) fn file(
     if findings.has_errors() {
         return None;
     }
-    if agents.is_empty() {
-        findings
-            .warning(Span::START, "no agent is declared")
-            .help("an agent is a table `[agent.NAME]` with a `command`");
-    }
     Some(Config {
         folder: folder.to_owned(),
         project: project?,

@@ -41,8 +41,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use defib_history::{History, Options};
-use defib_host::Channel;
 use defib_host::protocol::{News, Request};
+use defib_host::{Channel, Front};
 use tokio::sync::watch;
 
 use crate::doors::{Doors, Recorder};
@@ -64,11 +64,13 @@ pub struct DaemonOptions {
     pub listener: OwnedFd,
     /// Whether it was started because a project is about to be brought up.
     pub awaits_up: bool,
+    /// A client that descends from the keeper and is no agent's.
+    pub front: Option<Front>,
 }
 
 /// Is the daemon, until it is told to end.
 pub fn run(options: DaemonOptions) -> io::Result<()> {
-    let DaemonOptions { home, keeper, listener, awaits_up } = options;
+    let DaemonOptions { home, keeper, listener, awaits_up, front } = options;
     defib_host::settle_allocator();
     // Each agent holds a descriptor here; the keeper has given us the limit that agents get.
     defib_host::raise_descriptor_limit();
@@ -79,7 +81,7 @@ pub fn run(options: DaemonOptions) -> io::Result<()> {
     let history = Arc::new(history);
     let terminals = Terminals::default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let doors = Doors::stored(&opened.intents);
+    let doors = Doors::stored(&opened.intents, front);
     let auditor = audit::Auditor::open(&home, &opened.intents);
     let (site, sites) = watch::channel(None);
     let (roll, rolls) = watch::channel(Roll::default());

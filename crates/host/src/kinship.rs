@@ -2,7 +2,11 @@
 //!
 //! The keeper adopts whatever its agents leave behind, so all that an agent has started descends from
 //! the keeper, forked twice or not, whatever its environment says. What descends from the daemon does
-//! so too and is no agent's.
+//! so too and is no agent's; the same is true of a front.
+//!
+//! Where the keeper is the first process of a container, whoever is let in from outside of it (`kubectl
+//! exec`) descends from nobody in there, and is a stranger. What such a one leaves behind is adopted by
+//! the keeper, cannot be told from what agents leave, and so counts as theirs.
 //!
 //! It refuses to take a process's own word: who an agent is can be seen from whom it descends from and
 //! from its cgroup, which it cannot choose, and not from variables, which it can.
@@ -11,6 +15,7 @@ use defib_core::Name;
 use rustix::process::Pid;
 
 use crate::descent::{Held, ancestors, read};
+use crate::front::Front;
 
 /// How a process stands to a keeper's agents.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,8 +34,8 @@ pub enum Kinship {
     Gone,
 }
 
-/// How a process stands to the agents of a keeper that has this daemon.
-pub fn kinship(pid: u32, keeper: u32, daemon: u32) -> Kinship {
+/// How a process stands to the agents of a keeper that has this daemon, and perhaps a front.
+pub fn kinship(pid: u32, keeper: u32, daemon: u32, front: Option<Front>) -> Kinship {
     let Some(process) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
         return Kinship::Gone;
     };
@@ -53,6 +58,7 @@ pub fn kinship(pid: u32, keeper: u32, daemon: u32) -> Kinship {
         // The keeper itself.
         None => Kinship::Stranger,
         Some(branch) if *branch == daemon => Kinship::Stranger,
+        Some(branch) if front.is_some_and(|front| front.is(*branch)) => Kinship::Stranger,
         Some(_) => Kinship::Kin { line, agent },
     }
 }
@@ -95,13 +101,17 @@ mod tests {
         let mut child = Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().unwrap();
         let id = child.id();
         let kin = |line: &[u32]| Kinship::Kin { line: line.to_vec(), agent: None };
-        assert_eq!(kinship(id, own, 1), kin(&[id]));
-        assert_eq!(kinship(id, above, 1), kin(&[id, own]));
-        assert_eq!(kinship(id, above, own), Kinship::Stranger, "the daemon's");
-        assert_eq!(kinship(id, u32::MAX, 1), Kinship::Stranger);
-        assert_eq!(kinship(own, own, 1), Kinship::Stranger, "the keeper itself");
+        assert_eq!(kinship(id, own, 1, None), kin(&[id]));
+        assert_eq!(kinship(id, above, 1, None), kin(&[id, own]));
+        assert_eq!(kinship(id, above, own, None), Kinship::Stranger, "the daemon's");
+        assert_eq!(kinship(id, u32::MAX, 1, None), Kinship::Stranger);
+        assert_eq!(kinship(own, own, 1, None), Kinship::Stranger, "the keeper itself");
+        let front = Front::of(id).unwrap();
+        assert_eq!(kinship(id, own, 1, Some(front)), Kinship::Stranger, "the front");
+        let earlier = Front { started_ticks: front.started_ticks - 1, ..front };
+        assert_eq!(kinship(id, own, 1, Some(earlier)), kin(&[id]), "another with its number");
         child.kill().unwrap();
         child.wait().unwrap();
-        assert_eq!(kinship(id, own, 1), Kinship::Gone);
+        assert_eq!(kinship(id, own, 1, None), Kinship::Gone);
     }
 }

@@ -27,6 +27,7 @@ pub mod clock;
 mod daemon;
 mod descent;
 mod footprint;
+mod front;
 pub mod home;
 mod inherited;
 mod keeper;
@@ -49,10 +50,11 @@ pub use channel::{Channel, ChannelError, Flushed, MAX_DESCRIPTORS};
 pub use daemon::{KEEPER_FD, LISTENER_FD, inherited};
 pub use descent::{HOME_KEY, RUN_KEY, Swept, is_of_run, sweep};
 pub use footprint::{pack, release_memory, settle_allocator};
+pub use front::Front;
 pub use inherited::close_inherited;
 pub use keeper::{KeeperOptions, run};
 pub use kinship::{Kinship, kinship};
-pub use standing::{descriptor_limit, hide_memory, raise_descriptor_limit};
+pub use standing::{descriptor_limit, hide_memory, hold_signals, raise_descriptor_limit};
 
 /// One line on standard error, or none: a keeper does not wait for somebody to read.
 fn say(text: &str) {

@@ -122,6 +122,18 @@ fn lower_oom_score() -> Option<String> {
     lower.any(|written| written.is_ok()).then_some(before)
 }
 
+/// Keeps TERM and INT until this process, or the program that it becomes, takes the standing of a keeper.
+pub fn hold_signals() {
+    // SAFETY: the set outlives the calls, which fill and read it. To block a signal changes no memory.
+    unsafe {
+        let mut held: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut held);
+        libc::sigaddset(&raw mut held, libc::SIGTERM);
+        libc::sigaddset(&raw mut held, libc::SIGINT);
+        libc::sigprocmask(libc::SIG_BLOCK, &raw const held, std::ptr::null_mut());
+    }
+}
+
 /// All signals blocked, all of them with their default effect (for the children, which inherit it),
 /// and a descriptor that tells of them. As PID 1 too: a blocked signal is kept for whoever asks.
 fn take_signals() -> io::Result<OwnedFd> {

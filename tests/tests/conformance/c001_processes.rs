@@ -1,6 +1,6 @@
 //! Celistra: respawns of real processes.
 
-use defib_e2e::{Bench, field};
+use defib_e2e::{Bench, field, proc};
 use serde_json::{Value, json};
 
 use crate::FAKE_AGENT;
@@ -124,4 +124,33 @@ fn c001_32_the_respawn_count_is_shown_beside_the_runtime() {
     assert_eq!((field(&status, "restarts"), &status["flapping"]), (3, &Value::Bool(true)));
     let head = bench.defib(&["status"]).good().out.lines().next().unwrap().to_owned();
     assert!(head.contains("RESTARTS  UPTIME"), "{head}");
+}
+
+#[test]
+fn c001_37_the_sandbox_of_a_respawn_is_made_from_the_same_capabilities() {
+    let bench = bench();
+    let secret = bench.file("secret");
+    std::fs::write(&secret, "x").unwrap();
+    let more = json!({ "capabilities": ["write:."], "maxDeaths": 3 });
+    spawned(&bench, &["try", "read", &secret, "exit", "1"], &more);
+    bench.await_state("a", "crashed-out");
+    let denied = format!("read {secret}: denied\n");
+    let log = bench.await_log("a", |log| log.lines().count() == 3);
+    assert_eq!(log, denied.repeat(3));
+}
+
+#[test]
+fn c001_38_what_is_granted_in_mid_life_holds_from_the_next_death_on() {
+    let bench = bench();
+    let secret = bench.file("secret");
+    std::fs::write(&secret, "x").unwrap();
+    let more = json!({ "capabilities": ["write:."] });
+    spawned(&bench, &["try", "read", &secret, "forever"], &more);
+    bench.await_log("a", |log| log.contains("denied"));
+    bench.defib(&["grant", "a", &format!("read:{secret}")]).good();
+    let first = bench.pid("a");
+    assert!(proc::lives(first), "a grant ends nobody");
+    proc::kill(first, "KILL");
+    let log = bench.await_log("a", |log| log.lines().count() == 2);
+    assert!(log.ends_with(&format!("read {secret}: permitted\n")), "{log}");
 }

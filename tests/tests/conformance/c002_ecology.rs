@@ -325,3 +325,19 @@ fn c002_32_what_is_unknown_is_a_warning_with_its_line() {
         said("config.yaml", text).into_iter().map(|(s, line, _)| (s, line)).collect();
     assert_eq!(told, [(Severity::Warning, 3), (Severity::Warning, 4)]);
 }
+
+#[test]
+fn c002_48_restarted_they_go_by_the_policys_own_backoff() {
+    let config = policy(
+        "restart_on_resource_exhaustion: true\ninitial_backoff_seconds: 0.5\nmax_backoff_seconds: 10\n\
+         backoff_multiplier: 3\nmax_restarts: 4",
+    );
+    for class in ["oom", "disk", "quota"] {
+        let played = play(&config, &format!("class {class}"));
+        assert_eq!(played.delays_s(), [0.5, 1.5, 4.5, 10.0], "{class}");
+        assert_eq!(played.state(), State::CrashedOut, "{class}");
+    }
+    // Which of them it was makes no difference: they are failures in a row.
+    let played = play(&config, "class oom; exit 1; class quota; exit 0");
+    assert_eq!(played.delays_s(), [0.5, 1.5, 4.5]);
+}

@@ -15,8 +15,8 @@ const NOMADS_MOST: u64 = 30;
 /// Print a unit, a manifest or a job that runs a project by defib
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Each runs defib in front, as the first process of a container, and gives it as long to stop as the \
-longest chain of `stop_timeout`s takes.
+Each runs the keeper, as a service or as the first process of a container: TERM stops the agents in order, \
+and they come back at the next start. It has as long to stop as the longest chain of `stop_timeout`s takes.
 
 Examples:
   defib export systemd -f /srv/night/defib.toml > /etc/systemd/system/night.service

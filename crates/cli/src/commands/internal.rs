@@ -7,7 +7,7 @@ use std::os::unix::net::UnixListener;
 
 use clap::Subcommand;
 use defib_daemon::DaemonOptions;
-use defib_host::KeeperOptions;
+use defib_host::{Front, KeeperOptions};
 
 use super::Context;
 use crate::failure::{Code, Failure};
@@ -33,6 +33,9 @@ struct Occasion {
     /// A project is about to be brought up: agents are started with what its caller gives
     #[arg(long)]
     for_up: bool,
+    /// The client that the keeper started beside the agents
+    #[arg(long)]
+    front: Option<Front>,
 }
 
 impl Internal {
@@ -53,8 +56,11 @@ fn keeper(home: &Home, occasion: Occasion) -> Result<(), Failure> {
     // Whatever the caller had open is not ours to keep.
     defib_host::close_inherited();
     home.create()?;
-    // A terminal that closes must not take the agents with it. Who leads a session already stays.
-    let _ = rustix::process::setsid();
+    // A terminal that closes must not take the agents with it. Who leads a session already stays, and so
+    // does the first process of a container: Ctrl-C there is for whoever heeds signals, and that is us.
+    if !super::first::is_first() {
+        let _ = rustix::process::setsid();
+    }
     let lock = defib_host::home::HomeLock::take(&home.path().join("lock"))
         .map_err(|error| failed("the lock of the home")(error.into()))?;
     let Some(lock) = lock else {
@@ -77,6 +83,7 @@ fn keeper(home: &Home, occasion: Occasion) -> Result<(), Failure> {
     if occasion.for_up {
         daemon_args.push("--for-up".into());
     }
+    daemon_args.extend(occasion.front.map(|front| format!("--front={front}").into()));
     daemon_args.extend(["--home".into(), home.path().into()]);
     let options = KeeperOptions {
         daemon_program,
@@ -96,7 +103,8 @@ fn keeper(home: &Home, occasion: Occasion) -> Result<(), Failure> {
 fn daemon(home: &Home, occasion: Occasion) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::new(Code::Failed, error);
     let (keeper, listener) = defib_host::inherited().map_err(failed)?;
-    let awaits_up = occasion.for_up;
-    let options = DaemonOptions { home: home.path().to_owned(), keeper, listener, awaits_up };
+    let Occasion { for_up: awaits_up, front } = occasion;
+    let home = home.path().to_owned();
+    let options = DaemonOptions { home, keeper, listener, awaits_up, front };
     defib_daemon::run(options).map_err(failed)
 }

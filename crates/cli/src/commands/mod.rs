@@ -12,6 +12,7 @@ mod demo;
 mod down;
 mod events;
 mod export;
+mod first;
 mod fund;
 mod import;
 mod internal;

@@ -10,6 +10,7 @@ use defib_core::{Name, State};
 use defib_daemon::wire::{AgentStatus, DaemonInfo, Mode, UpRequest};
 use serde_json::{Value, json};
 
+use super::first;
 use super::modules;
 use super::status::{is_down, is_settled, overview, status_line, statuses};
 use super::view::LiveView;
@@ -29,7 +30,8 @@ const VIEW_EVERY: Duration = Duration::from_secs(1);
 #[command(after_help = "\
 In front, it shows what happens. On a terminal, q detaches and Ctrl-C asks whether to stop the agents \
 or to leave them running; elsewhere, INT and TERM take the project down. With --detach it returns when \
-no agent is starting any more.
+no agent is starting any more. As the first process of a container it becomes the keeper: TERM stops \
+the agents in order, and they come back at the next start.
 
 Examples:
   defib up --detach
@@ -49,6 +51,9 @@ pub(crate) struct Up {
     /// Print a line with every agent's state, so often
     #[arg(long, value_name = "EVERY", value_parser = defib_core::span::parse)]
     status_line: Option<Duration>,
+    /// Beside a keeper that is the first process of a container
+    #[arg(long = first::BESIDE_KEEPER, hide = true)]
+    beside_keeper: bool,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -73,6 +78,37 @@ impl From<ModeWord> for Mode {
 
 impl Up {
     pub(crate) fn run(&self, context: &Context) -> Result<(), Failure> {
+        let is_once = matches!(self.mode, ModeWord::Once);
+        if first::is_first() && !self.beside_keeper && !is_once && !context.client()?.is_up() {
+            return first::become_keeper(context, &self.file);
+        }
+        if self.detach && !is_once {
+            let Brought { project, names, .. } = self.bring_up(context)?;
+            return settle(context, &project, &names);
+        }
+        // From before the first agent on: a signal that comes while they are brought up means the same
+        // as one that comes after it.
+        let interrupted = crate::interrupt::watch();
+        let brought = self.bring_up(context)?;
+        if is_once {
+            return once(context, &brought, &interrupted);
+        }
+        self.stay(context, brought, &interrupted)
+    }
+
+    /// Brings the project up. Beside a keeper that is the first process, a failure ends that one too:
+    /// without what it was to bring up, the container has no reason to be.
+    fn bring_up(&self, context: &Context) -> Result<Brought, Failure> {
+        self.try_to_bring_up(context).inspect_err(|failure| {
+            // A daemon that has gone was told to: the keeper ends as it is.
+            let is_over = failure.is_lost() || failure.is(Code::NoDaemon);
+            if self.beside_keeper && !is_over {
+                first::end_keeper();
+            }
+        })
+    }
+
+    fn try_to_bring_up(&self, context: &Context) -> Result<Brought, Failure> {
         let config = self.file.config()?;
         for warning in warnings(&config).into_iter().chain(modules::check(&config)) {
             anstream::eprintln!("warning: {warning}");
@@ -83,33 +119,34 @@ impl Up {
         let client = context.client()?;
         let before = events(context, "last=1");
         let is_new = !client.is_up();
-        let names = client.bring_up(&request)?;
+        let names = if self.beside_keeper {
+            client.await_daemon()?;
+            client.insist("/api/v1/up", &request)?
+        } else {
+            client.bring_up(&request)?
+        };
         if is_new && std::io::stdout().is_terminal() && !matches!(self.mode, ModeWord::Once) {
             say_address(&client)?;
         }
-        if matches!(self.mode, ModeWord::Once) {
-            return once(context, &project, &names);
-        }
-        if self.detach {
-            return settle(context, &project, &names);
-        }
-        let is_terminal = std::io::stdout().is_terminal();
-        let usual = (has_modules && !is_terminal).then_some(modules::STATUS_LINE);
-        let every = self.status_line.or(usual);
-        self.stay(context, &project, &names, Heard::since(context, &before), every)
+        let heard = Heard::since(context, &before);
+        Ok(Brought { project, names, has_modules, heard })
     }
 
     /// Stays in front and shows what happens, until somebody decides what is to become of it.
     fn stay(
         &self,
         context: &Context,
-        project: &Name,
-        names: &[Name],
-        mut heard: Heard,
-        every: Option<Duration>,
+        brought: Brought,
+        interrupted: &Interrupted,
     ) -> Result<(), Failure> {
-        let interrupted = crate::interrupt::watch();
-        let is_terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
+        let Brought { project, names, has_modules, mut heard } = brought;
+        let (project, names) = (&project, &names[..]);
+        let usual = has_modules && !std::io::stdout().is_terminal();
+        let every = self.status_line.or(usual.then_some(modules::STATUS_LINE));
+        // Beside a keeper that is the first process, that one is who is told to stop.
+        let is_terminal = std::io::stdout().is_terminal()
+            && std::io::stdin().is_terminal()
+            && !self.beside_keeper;
         let draws = std::io::stdout().is_terminal() && every.is_none();
         let mut view = LiveView::new(draws);
         // Nothing is lost where keys cannot be read: signals still do what they do.
@@ -123,7 +160,11 @@ impl Up {
         let (mut due, mut line_due) = (Instant::now(), Instant::now());
         loop {
             if Instant::now() >= due {
-                let ours = ours(context, names)?;
+                let ours = match ours(context, names) {
+                    // The keeper was told to stop: what was to be shown is over.
+                    Err(_) if self.beside_keeper => return Ok(()),
+                    ours => ours?,
+                };
                 let verbose = matches!(self.mode, ModeWord::Dev);
                 for line in heard.notices(context, names, verbose) {
                     view.say(&line)?;
@@ -142,9 +183,10 @@ impl Up {
                 }
             }
             let wish = match interrupted.next(due.saturating_duration_since(Instant::now())) {
+                Some(_) if self.beside_keeper => Wish::GoOn,
                 Some(Nudge::Interrupt) if is_terminal => {
                     view.begin_anew();
-                    ask(project, &interrupted)?
+                    ask(project, interrupted)?
                 }
                 Some(Nudge::Interrupt | Nudge::End) => Wish::Stop,
                 Some(Nudge::HangUp | Nudge::Key(b'q')) => Wish::Detach,
@@ -157,6 +199,14 @@ impl Up {
             }
         }
     }
+}
+
+/// A project that is up, and what is needed to show it.
+struct Brought {
+    project: Name,
+    names: Vec<Name>,
+    has_modules: bool,
+    heard: Heard,
 }
 
 /// Says where a daemon that was just started can be looked at.
@@ -302,11 +352,11 @@ fn settle(context: &Context, project: &Name, names: &[Name]) -> Result<(), Failu
 }
 
 /// Each agent runs once; then the daemon ends, unless it has others to look after.
-fn once(context: &Context, project: &Name, names: &[Name]) -> Result<(), Failure> {
+fn once(context: &Context, brought: &Brought, interrupted: &Interrupted) -> Result<(), Failure> {
+    let Brought { project, names, .. } = brought;
     let at_rest = |status: &AgentStatus| {
         matches!(status.state, State::Done | State::Stopped | State::Halted | State::CrashedOut)
     };
-    let interrupted = crate::interrupt::watch();
     let ours = loop {
         let ours = ours(context, names)?;
         if ours.iter().all(at_rest) || interrupted.wait(Duration::from_millis(50)) {
@@ -315,6 +365,13 @@ fn once(context: &Context, project: &Name, names: &[Name]) -> Result<(), Failure
     };
     output::print(&overview(&ours, jiff::Timestamp::now()))?;
     let client = context.client()?;
+    // Now, while there is a daemon that knows.
+    for failed in ours.iter().filter(|status| status.state != State::Done) {
+        let name = super::segment(failed.name.as_str())?;
+        if let Ok(why) = client.get(&format!("/api/v1/agents/{name}/why")) {
+            output::print(&format!("\n{}", super::post_mortem(&why, jiff::Timestamp::now())))?;
+        }
+    }
     let _: Vec<Name> = client.post("/api/v1/down", &json!({ "project": project }))?;
     wait_until(context, names, Duration::from_secs(600), |ours| ours.iter().all(is_down))?;
     if statuses(context, &[])?.iter().all(is_down) {
@@ -324,7 +381,7 @@ fn once(context: &Context, project: &Name, names: &[Name]) -> Result<(), Failure
         Ok(())
     } else {
         Err(Failure::new(Code::Failed, "not every agent was done")
-            .hint("`defib why NAME` says why"))
+            .hint("above is why; `--mode once` restarts nothing"))
     }
 }
 

@@ -17,7 +17,8 @@ pub(crate) fn manifest(config: &Config, name: &str, text: &str, image: &str) -> 
     let env = environment(config, &project);
     format!(
         "# The image needs `defib`, a shell for `shell = true`, and what the agents run. Relative paths in the file\n\
-         # start at /etc/defib, which cannot be written to: give each agent an absolute `cwd`.\n\
+         # start at /etc/defib, which cannot be written to: give each agent an absolute `cwd`. The first process is\n\
+         # the keeper (so no shareProcessNamespace): agents that were up when the pod stopped come back with the next.\n\
          apiVersion: v1\n\
          kind: ConfigMap\n\
          metadata:\n  name: {project}-defib\n\

@@ -6,8 +6,9 @@
 use std::time::Duration;
 
 use defib_core::backoff::{Backoff, Growth};
+use defib_core::class::Class;
 use defib_core::limit::{Limit, Measure, Span as Stretch, Then};
-use defib_core::policy::{Heartbeat, Policy, Reset};
+use defib_core::policy::{Heartbeat, Order, Policy, Reset, Treatment};
 use defib_core::preset::Preset;
 use defib_core::span::Shown;
 
@@ -70,6 +71,9 @@ pub(super) fn policy(
             .entries()
             .filter_map(|entry| Some((meaning(&entry.key, &CLASSES)?, word_of(entry, &ORDERS)?))),
     );
+    if preset == Preset::Ecology {
+        restart_by_own_backoff(&mut policy);
+    }
     if known {
         policy.heartbeat = heartbeat(policy.heartbeat, own, findings);
     }
@@ -78,6 +82,16 @@ pub(super) fn policy(
     policy.stop_timeout = own.duration("stop_timeout").unwrap_or(policy.stop_timeout);
     policy.revive_on_boot = own.bool("revive_on_boot").unwrap_or(policy.revive_on_boot);
     policy
+}
+
+/// Its document has one backoff: what it does not wait for it restarts by that, as it does any crash.
+fn restart_by_own_backoff(policy: &mut Policy) {
+    for class in Class::ALL {
+        let is_restarted = policy.on.get(class) == Some(&Order::Restart);
+        if is_restarted && policy.treatment(*class).order == Order::Wait {
+            policy.treat(*class, Treatment::FAILURE);
+        }
+    }
 }
 
 fn word_of<T: Copy>(entry: &Entry, table: &[(&'static str, T)]) -> Option<T> {

@@ -9,7 +9,7 @@ use axum::extract::{FromRequestParts, Request};
 use axum::http::Method;
 use axum::http::header::AUTHORIZATION;
 use defib_core::Name;
-use defib_host::{Kinship, kinship};
+use defib_host::{Front, Kinship, kinship};
 use tokio::net::UnixStream;
 
 use crate::api::{Desk, Token, Trouble};
@@ -17,19 +17,19 @@ use crate::engine::Ask;
 use crate::wire::ErrorCode;
 
 /// In whose tree a client lives, of all agents of this daemon.
-pub(super) fn kin_of(stream: &UnixStream) -> Kinship {
+pub(super) fn kin_of(stream: &UnixStream, front: Option<Front>) -> Kinship {
     let credentials = stream.peer_cred().ok();
     let pid = credentials.and_then(|peer| peer.pid()).and_then(|pid| u32::try_from(pid).ok());
     match pid {
         // A process that our namespace has no number for is none of those that we started.
         None | Some(0) => Kinship::Stranger,
-        Some(pid) => agent_of_peer(pid),
+        Some(pid) => agent_of_peer(pid, front),
     }
 }
 
 /// In whose tree a process lives, of all agents of this daemon. The daemon's parent is its keeper.
-fn agent_of_peer(pid: u32) -> Kinship {
-    kinship(pid, std::os::unix::process::parent_id(), std::process::id())
+fn agent_of_peer(pid: u32, front: Option<Front>) -> Kinship {
+    kinship(pid, std::os::unix::process::parent_id(), std::process::id(), front)
 }
 
 /// Who looks, and what it may look at.

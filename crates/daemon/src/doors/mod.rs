@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use defib_history::Intents;
+use defib_host::Front;
 use defib_host::clock::now;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
@@ -57,18 +58,21 @@ struct Inner {
     last_port: Option<u16>,
     /// The user that may use the daemon's own socket, beside root.
     uid: u32,
+    /// A client that descends from the keeper and is no agent's.
+    front: Option<Front>,
     /// How many more each caller may follow at once.
     follows: Mutex<HashMap<String, Arc<Semaphore>>>,
 }
 
 impl Doors {
     /// The doors as they were left.
-    pub(crate) fn stored(intents: &Intents) -> Doors {
+    pub(crate) fn stored(intents: &Intents, front: Option<Front>) -> Doors {
         Doors(Arc::new(Inner {
             roster: Roster::stored(intents, now().wall),
             listening: watch::Sender::new(Listening::NotYet),
             last_port: intents.kept.get(address::PORT_KEY).and_then(|port| port.parse().ok()),
             uid: rustix::process::geteuid().as_raw(),
+            front,
             follows: Mutex::default(),
         }))
     }

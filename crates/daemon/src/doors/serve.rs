@@ -13,7 +13,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use defib_history::Intent;
-use defib_host::Kinship;
+use defib_host::{Front, Kinship};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -79,22 +79,28 @@ pub(crate) async fn serve(
     site: watch::Receiver<Option<Site>>,
 ) -> io::Result<()> {
     let router = api::routes(desk.clone());
+    let front = desk.doors.0.front;
     tokio::spawn(keep_open(desk, router.clone(), site));
     let places = Arc::new(Semaphore::new(LOCAL_CONNECTIONS));
     loop {
         let Ok(place) = places.clone().acquire_owned().await else { return Ok(()) };
         match listener.accept().await {
-            Ok((stream, _)) => take_in_local(stream, place, &router),
+            Ok((stream, _)) => take_in_local(stream, place, &router, front),
             // It is gone already, or there is no descriptor for it: then for the next one soon.
             Err(_) => tokio::time::sleep(PAUSE).await,
         }
     }
 }
 
-fn take_in_local(stream: UnixStream, place: OwnedSemaphorePermit, router: &Router) {
+fn take_in_local(
+    stream: UnixStream,
+    place: OwnedSemaphorePermit,
+    router: &Router,
+    front: Option<Front>,
+) {
     // One whom the kernel does not know is not let in.
     let Ok(credentials) = stream.peer_cred() else { return };
-    let peer = Peer::Local { uid: credentials.uid(), kin: kin_of(&stream) };
+    let peer = Peer::Local { uid: credentials.uid(), kin: kin_of(&stream, front) };
     let connection = Connection { peer, follows: OnceLock::new(), _place: place };
     tokio::spawn(converse(stream, Arc::new(connection), router.clone()));
 }

@@ -256,7 +256,9 @@ impl Engine {
         if let Some(known) = known.filter(|known| self.is_wanted(known)) {
             let (name, other) = (&config.project, known.path.display());
             let message = format!("project {name} is up from {other}");
-            let hint = "give one of them another name in [project], or take it down".to_owned();
+            let hint = format!(
+                "`defib down -f {other}` takes it down; a name of its own is `name` in [project]"
+            );
             return Err(failed(ErrorCode::Config, message, Some(hint)));
         }
         for agent in &config.agents {

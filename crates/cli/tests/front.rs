@@ -1,0 +1,107 @@
+//! `defib up` in front: what signals do to it, whenever they come.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where it is wrong")]
+
+use std::fs::File;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal};
+use serde_json::Value;
+
+/// Waits for something to be so.
+fn await_that(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn defib(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin("defib"));
+    command.current_dir(folder).args(["--home", "h"]).args(arguments).stdin(Stdio::null());
+    command
+}
+
+fn good(folder: &Path, arguments: &[&str]) -> Vec<u8> {
+    let output = defib(folder, arguments).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    output.stdout
+}
+
+fn json(folder: &Path, arguments: &[&str]) -> Value {
+    serde_json::from_slice(&good(folder, arguments)).unwrap()
+}
+
+/// Ends the daemon, also where the test did not.
+struct Daemon<'d>(&'d Path);
+
+impl Drop for Daemon<'_> {
+    fn drop(&mut self) {
+        let _ = defib(self.0, &["down", "--all"]).output();
+    }
+}
+
+/// Whether a process does something of its own when this signal comes.
+fn watches(process: &Child, signal: Signal) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", process.id())).unwrap();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let caught = caught.and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
+    caught.is_some_and(|set| set & (1 << (signal.as_raw() - 1)) != 0)
+}
+
+#[test]
+fn term_stops_the_agents_of_an_up_in_front() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let file = "[agent.a]\nshell = true\nenv_pass = [\"SECRET\"]\n\
+                command = \"trap 'echo ended >> told; exit 0' TERM; echo $SECRET > told; while :; do sleep 0.05; done\"\n";
+    std::fs::write(path.join("defib.toml"), file).unwrap();
+    let _daemon = Daemon(path);
+    let mut front = defib(path, &["up", "--status-line", "1s"])
+        .env("SECRET", "passed on")
+        .stdout(File::create(path.join("said")).unwrap())
+        .spawn()
+        .unwrap();
+    let told = || std::fs::read_to_string(path.join("told")).unwrap_or_default();
+    await_that("the agent runs", || told() == "passed on\n");
+    rustix::process::kill_process(Pid::from_child(&front), Signal::TERM).unwrap();
+    assert!(front.wait().unwrap().success());
+    assert_eq!(told(), "passed on\nended\n");
+}
+
+#[test]
+fn a_signal_that_comes_before_the_project_is_up_takes_it_down_as_one_after_it_does() {
+    for (signal, arguments, code) in [
+        (Signal::TERM, vec!["up"], 0),
+        (Signal::INT, vec!["up"], 0),
+        (Signal::TERM, vec!["up", "--mode", "once"], 1),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        let other = "[project]\nname = \"other\"\n[agent.b]\ncommand = \"sleep 1000\"\n";
+        std::fs::write(path.join("other.toml"), other).unwrap();
+        std::fs::write(path.join("defib.toml"), "[agent.a]\ncommand = \"sleep 1000\"\n").unwrap();
+        let _daemon = Daemon(path);
+        good(path, &["up", "--detach", "-f", "other.toml"]);
+        let pid = json(path, &["version", "--json"])["daemon"]["pid"].as_i64().unwrap();
+        let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+        // A daemon that answers nobody has brought up nothing.
+        rustix::process::kill_process(pid, Signal::STOP).unwrap();
+        let mut front = defib(path, &arguments).stdout(Stdio::null()).spawn().unwrap();
+        await_that("it watches for signals", || watches(&front, signal));
+        rustix::process::kill_process(Pid::from_child(&front), signal).unwrap();
+        rustix::process::kill_process(pid, Signal::CONT).unwrap();
+        let ended = front.wait().unwrap();
+        assert_eq!(ended.code(), Some(code), "{signal:?} {arguments:?}");
+        let shown = json(path, &["status", "--json"]);
+        let state = |name: &str| {
+            let found = shown.as_array().unwrap().iter().find(|one| one["name"] == name);
+            found.map(|one| one["state"].clone())
+        };
+        assert!(state("a").is_none_or(|state| state == "stopped"), "{shown}");
+        assert_eq!(state("b").unwrap(), "running", "{shown}");
+    }
+}
