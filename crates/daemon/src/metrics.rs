@@ -78,8 +78,7 @@ impl Metrics {
         let Some(agent) = &event.agent else { return };
         let project = event.project.as_ref().map(|name| name.as_str().to_owned());
         let project = project.unwrap_or_default();
-        let labels: Labels =
-            vec![("agent", agent.as_str().to_owned()), ("project", project.clone())];
+        let labels: Labels = vec![("agent", agent.plain().into()), ("project", project.clone())];
         self.seen.insert((agent.clone(), labels.clone()));
         match happened {
             Happened::Began { restart } => {
@@ -151,7 +150,7 @@ fn show_agents(registry: &mut Registry, agents: &[AgentStatus]) {
     let balance: Family<Labels, Number> = Family::default();
     for agent in agents {
         let labels: Labels = vec![
-            ("agent", agent.name.as_str().to_owned()),
+            ("agent", agent.name.plain().into()),
             ("project", agent.project.as_str().to_owned()),
         ];
         let with = |key: &'static str, value: &str| {

@@ -88,15 +88,15 @@ impl Up {
             say_address(&client)?;
         }
         if matches!(self.mode, ModeWord::Once) {
-            return once(context, &project, &names);
+            return once(context, &project);
         }
         if self.detach {
-            return settle(context, &project, &names);
+            return settle(context, &project, names.len());
         }
         let is_terminal = std::io::stdout().is_terminal();
         let usual = (has_modules && !is_terminal).then_some(modules::STATUS_LINE);
         let every = self.status_line.or(usual);
-        self.stay(context, &project, &names, Heard::since(context, &before), every)
+        self.stay(context, &project, Heard::since(context, &before), every)
     }
 
     /// Stays in front and shows what happens, until somebody decides what is to become of it.
@@ -104,7 +104,6 @@ impl Up {
         &self,
         context: &Context,
         project: &Name,
-        names: &[Name],
         mut heard: Heard,
         every: Option<Duration>,
     ) -> Result<(), Failure> {
@@ -123,9 +122,9 @@ impl Up {
         let (mut due, mut line_due) = (Instant::now(), Instant::now());
         loop {
             if Instant::now() >= due {
-                let ours = ours(context, names)?;
+                let ours = ours(context, project)?;
                 let verbose = matches!(self.mode, ModeWord::Dev);
-                for line in heard.notices(context, names, verbose) {
+                for line in heard.notices(context, &ours, verbose) {
                     view.say(&line)?;
                 }
                 due = Instant::now() + VIEW_EVERY;
@@ -153,7 +152,7 @@ impl Up {
             match wish {
                 Wish::GoOn => {}
                 Wish::Detach => return leave_running(project),
-                Wish::Stop => return take_down(context, project, names),
+                Wish::Stop => return take_down(context, project),
             }
         }
     }
@@ -214,10 +213,10 @@ impl Heard {
     }
 
     /// What these agents' people have been notified of since; verbosely, all that was decided.
-    fn notices(&mut self, context: &Context, names: &[Name], verbose: bool) -> Vec<String> {
+    fn notices(&mut self, context: &Context, ours: &[AgentStatus], verbose: bool) -> Vec<String> {
         let new = events(context, &format!("after={}", self.0));
         self.0 = new.iter().filter_map(|event| event["seq"].as_u64()).fold(self.0, u64::max);
-        let ours = |agent: &str| names.iter().any(|name| name.as_str() == agent);
+        let ours = |agent: &str| ours.iter().any(|status| status.name.as_str() == agent);
         if verbose {
             let of_ours = |event: &&Value| event["agent"].as_str().is_some_and(ours);
             return new.iter().filter(of_ours).map(super::events::line).collect();
@@ -237,11 +236,11 @@ fn events(context: &Context, which: &str) -> Vec<Value> {
     client.and_then(|client| client.get(&format!("/api/v1/events?{which}"))).unwrap_or_default()
 }
 
-fn take_down(context: &Context, project: &Name, names: &[Name]) -> Result<(), Failure> {
+fn take_down(context: &Context, project: &Name) -> Result<(), Failure> {
     output::print(&format!("\ntaking {project} down\n"))?;
     let down = json!({ "project": project });
     let _: Vec<Name> = context.client()?.post("/api/v1/down", &down)?;
-    wait_until(context, names, Duration::from_secs(600), |ours| ours.iter().all(is_down))?;
+    wait_until(context, project, Duration::from_secs(600), |ours| ours.iter().all(is_down))?;
     output::print(&format!("{project} is down\n"))
 }
 
@@ -255,21 +254,22 @@ pub(crate) fn request(file: &ConfigFile, config: Config, mode: Mode) -> Result<U
     Ok(UpRequest { path, config, mode, environment, options, reload: false })
 }
 
-fn ours(context: &Context, names: &[Name]) -> Result<Vec<AgentStatus>, Failure> {
+/// The agents of a project, whatever they are called at this moment.
+fn ours(context: &Context, project: &Name) -> Result<Vec<AgentStatus>, Failure> {
     let all = statuses(context, &[])?;
-    Ok(all.into_iter().filter(|status| names.contains(&status.name)).collect())
+    Ok(all.into_iter().filter(|status| status.project == *project).collect())
 }
 
 /// Looks until all agents are as wanted, or time is up.
 fn wait_until(
     context: &Context,
-    names: &[Name],
+    project: &Name,
     within: Duration,
     mut wanted: impl FnMut(&[AgentStatus]) -> bool,
 ) -> Result<Vec<AgentStatus>, Failure> {
     let deadline = Instant::now() + within;
     loop {
-        let ours = ours(context, names)?;
+        let ours = ours(context, project)?;
         if wanted(&ours) || Instant::now() > deadline {
             return Ok(ours);
         }
@@ -277,10 +277,10 @@ fn wait_until(
     }
 }
 
-fn settle(context: &Context, project: &Name, names: &[Name]) -> Result<(), Failure> {
-    let progress = std::io::stderr().is_terminal() && names.len() > 1;
+fn settle(context: &Context, project: &Name, count: usize) -> Result<(), Failure> {
+    let progress = std::io::stderr().is_terminal() && count > 1;
     let mut shown = Instant::now();
-    let ours = wait_until(context, names, SETTLE, |ours| {
+    let ours = wait_until(context, project, SETTLE, |ours| {
         if progress && shown.elapsed() > Duration::from_millis(200) {
             let settled = ours.iter().filter(|status| is_settled(status)).count();
             anstream::eprint!("\r\x1b[K{settled} of {} agents have started", ours.len());
@@ -302,13 +302,13 @@ fn settle(context: &Context, project: &Name, names: &[Name]) -> Result<(), Failu
 }
 
 /// Each agent runs once; then the daemon ends, unless it has others to look after.
-fn once(context: &Context, project: &Name, names: &[Name]) -> Result<(), Failure> {
+fn once(context: &Context, project: &Name) -> Result<(), Failure> {
     let at_rest = |status: &AgentStatus| {
         matches!(status.state, State::Done | State::Stopped | State::Halted | State::CrashedOut)
     };
     let interrupted = crate::interrupt::watch();
     let ours = loop {
-        let ours = ours(context, names)?;
+        let ours = ours(context, project)?;
         if ours.iter().all(at_rest) || interrupted.wait(Duration::from_millis(50)) {
             break ours;
         }
@@ -316,7 +316,7 @@ fn once(context: &Context, project: &Name, names: &[Name]) -> Result<(), Failure
     output::print(&overview(&ours, jiff::Timestamp::now()))?;
     let client = context.client()?;
     let _: Vec<Name> = client.post("/api/v1/down", &json!({ "project": project }))?;
-    wait_until(context, names, Duration::from_secs(600), |ours| ours.iter().all(is_down))?;
+    wait_until(context, project, Duration::from_secs(600), |ours| ours.iter().all(is_down))?;
     if statuses(context, &[])?.iter().all(is_down) {
         client.close()?;
     }

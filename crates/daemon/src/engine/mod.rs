@@ -12,6 +12,7 @@ mod death;
 mod drain;
 mod group;
 mod money;
+mod names;
 mod own;
 mod secrets;
 mod session;
@@ -58,6 +59,7 @@ use crate::journal::Journal;
 use crate::ledger::Ledger;
 use crate::liveness::Owns;
 use crate::logs::{Activity, Scribe, ScribeEvent, Source};
+use crate::names::{Names, Shown};
 use crate::notify::Roll;
 use crate::recipe::Project;
 
@@ -70,6 +72,7 @@ pub(crate) struct EngineHandle {
     growth: broadcast::Sender<Name>,
     history: Arc<History>,
     ledger: Ledger,
+    shown: Shown,
 }
 
 impl EngineHandle {
@@ -88,6 +91,11 @@ impl EngineHandle {
     /// The names of agents whose logs grow, from now on.
     pub(crate) fn growth(&self) -> broadcast::Receiver<Name> {
         self.growth.subscribe()
+    }
+
+    /// What keys are shown as.
+    pub(crate) fn shown(&self) -> &Shown {
+        &self.shown
     }
 
     /// What agents have and spend.
@@ -156,6 +164,7 @@ pub(crate) struct Engine {
     timer: BootTimer,
     clock_steps: ClockSteps,
     projects: BTreeMap<Name, Project>,
+    names: Names,
     /// Where each agent is declared: its project, and its place in that.
     declared_in: BTreeMap<Name, (Name, usize)>,
     pids: BTreeMap<Name, u32>,

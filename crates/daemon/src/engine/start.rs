@@ -39,6 +39,7 @@ use crate::ledger::Ledger;
 use crate::liveness::Owns;
 use crate::logs::{Activity, Scribe};
 use crate::meter::Meters;
+use crate::names::{Names, Shown};
 use crate::notify::Roll;
 use crate::recipe::Project;
 use crate::terminal::Terminals;
@@ -162,7 +163,7 @@ impl Inheritance {
     /// What was kept under keys that begin with `prefix`.
     fn under<'h>(&'h self, prefix: &'h str) -> impl Iterator<Item = (Name, &'h [u8])> + 'h {
         self.kept.iter().filter_map(move |(key, bytes)| {
-            Some((Name::parse(key.strip_prefix(prefix)?).ok()?, bytes.as_slice()))
+            Some((Name::known(key.strip_prefix(prefix)?).ok()?, bytes.as_slice()))
         })
     }
 }
@@ -206,7 +207,8 @@ impl Engine {
         let happened = whole.as_ref().map_or(u64::MAX, |whole| whole.0);
         let (journal, last_days, last_unwritten) =
             take_up_journal(&home, &history, highest_seq, happened)?;
-        let (projects, unreadable) = projects(&heard, &intents, whole.is_some());
+        let (mut projects, unreadable) = projects(&heard, &intents, whole.is_some());
+        let names = Names::begin(&intents, &mut projects, &history);
         let (lives, view) = heard.lives();
         let started = now();
         let settings = settings(&projects, started.mono);
@@ -220,6 +222,7 @@ impl Engine {
             growth: broadcast::Sender::new(1024),
             history: history.clone(),
             ledger,
+            shown: Shown::default(),
         };
         let money = Money::start(home.clone(), &handle, clerk, heard.kept.get("otlp"))?;
         let activity = Activity::default();
@@ -250,6 +253,7 @@ impl Engine {
             timer: BootTimer::new()?,
             clock_steps: ClockSteps::new()?,
             projects,
+            names,
             declared_in: BTreeMap::new(),
             pids: BTreeMap::new(),
             traces: BTreeMap::new(),
@@ -332,6 +336,7 @@ impl Engine {
         }
         self.open_purses();
         self.tidy_soon();
+        self.show_names();
         self.tell("daemon-adopted", None, [("agents", count.into())]);
     }
 
@@ -345,7 +350,7 @@ impl Engine {
             self.keep_project(&project);
         }
         let lives = intents.kept.iter().filter_map(|(key, text)| {
-            let name = Name::parse(key.strip_prefix("life/")?).ok()?;
+            let name = Name::known(key.strip_prefix("life/")?).ok()?;
             Some((name, serde_json::from_str::<Life>(text).ok()?))
         });
         let mut lives: BTreeMap<Name, Life> = lives.collect();
@@ -383,6 +388,7 @@ impl Engine {
         self.warn_of_the_spent();
         self.handle(Input::Booted);
         self.open_purses();
+        self.show_names();
     }
 
     fn say(&mut self, says: Vec<Saying>) {
