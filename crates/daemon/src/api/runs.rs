@@ -158,7 +158,13 @@ impl Desk {
     /// The key of an agent that is asked for, also of one that is gone.
     pub(super) async fn key(&self, name: Option<String>) -> Result<Option<Name>, Trouble> {
         match name {
-            Some(name) => self.ask(|answer| Ask::Key(name, answer)).await.map(Some),
+            Some(name) => {
+                if let Err(error) = Name::known(&name) {
+                    let message = format!("{name:?} is no name: {error}");
+                    return Err(Trouble::new(ErrorCode::BadRequest, message));
+                }
+                self.ask(|answer| Ask::Key(name, answer)).await.map(Some)
+            }
             None => Ok(None),
         }
     }

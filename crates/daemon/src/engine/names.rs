@@ -24,6 +24,17 @@ impl Engine {
                 format!("{name} cannot be declared: a name in a file is without its project");
             return Err(failed(ErrorCode::Config, message, None));
         }
+        // An agent without a file has no project that anybody named: it would be `name/name`.
+        let is_new = !self.projects.contains_key(&request.config.project);
+        let has_no_file = request.path.starts_with(self.home.join("adhoc"));
+        if let Some(other) =
+            self.holder_of(&request.config.project).filter(|_| is_new && has_no_file)
+        {
+            let message =
+                format!("{} is declared by project {other} already", request.config.project);
+            let hint = "give it another name".to_owned();
+            return Err(failed(ErrorCode::Config, message, Some(hint)));
+        }
         if let Some(key) = self.names.too_long(&request.config) {
             let message =
                 format!("{} is too long: another project has that name too", key.written());
@@ -92,6 +103,12 @@ impl Engine {
         agent.is_some_and(|id| self.supervisor.project(id) == project)
             || (self.supervisor.group(key).is_some()
                 && self.projects.get(project).is_some_and(|of| of.has_group(key)))
+    }
+
+    /// A project that has an agent or a group of this name.
+    fn holder_of(&self, name: &Name) -> Option<&Name> {
+        let mut projects = self.projects.keys();
+        projects.find(|of| self.is_declared(of, &self.names.key(of, name)))
     }
 
     fn no_such_agent(&self, text: &str) -> Failed {
