@@ -20,6 +20,8 @@ const KEPT: &[(u64, &str)] = &[
     (367, "an agent that was declared again had its old goal in the store"),
     (23, "what an agent that was declared again remembered depended on a daemon's death"),
     (5, "a run was killed that had never been asked, because the daemon died in between"),
+    (5_003_488, "what a group had spent of one budget was counted as spent of the next"),
+    (7_077_689, "a wait that was over when everything was to end began a run"),
 ];
 
 fn covered() -> Coverage {

@@ -4,6 +4,7 @@
 //! core an agent is an [`AgentId`], a group a [`GroupId`]: positions that stay valid for the life of
 //! the supervisor.
 
+use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use core::fmt;
@@ -12,9 +13,17 @@ use serde::{Deserialize, Serialize};
 
 /// The longest name, in characters.
 pub const MAX_NAME_LEN: usize = 64;
+/// Between a project and a name, for people.
+const IN_FULL: char = '/';
+/// Between a project and a name, for ourselves. It is in no plain name, and may be in a path.
+const AS_KEY: char = '+';
 
 /// The name of an agent, a group or a project: letters, digits, `-`, `_` and `.`, at most
 /// [`MAX_NAME_LEN`] of them. Cloning is cheap.
+///
+/// Where two projects have an agent of the same name, one of them is known by its project too: to
+/// people as `project/name`, to us as `project+name`, which is good for a folder and is no plain name.
+/// Nobody can declare either.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Name(Arc<str>);
@@ -51,6 +60,60 @@ impl Name {
         Ok(Name(Arc::from(text)))
     }
 
+    /// A name as we wrote it ourselves: plain, or with its project.
+    pub fn known(text: &str) -> Result<Name, BadName> {
+        let Some((project, name)) = text.split_once([IN_FULL, AS_KEY]) else {
+            return Name::parse(text);
+        };
+        Name::parse(project)?;
+        Name::parse(name)?;
+        Ok(Name(Arc::from(text)))
+    }
+
+    /// With its project, as we know it: `project+name`.
+    #[must_use]
+    pub fn keyed(project: &Name, name: &Name) -> Name {
+        Name(Arc::from(format!("{project}{AS_KEY}{name}")))
+    }
+
+    /// With its project, as people write it: `project/name`.
+    #[must_use]
+    pub fn in_full(project: &Name, name: &Name) -> Name {
+        Name(Arc::from(format!("{project}{IN_FULL}{name}")))
+    }
+
+    /// As people write it, whether it has its project or not.
+    #[must_use]
+    pub fn written(&self) -> Name {
+        match self.0.split_once(AS_KEY) {
+            Some((project, name)) => Name(Arc::from(format!("{project}{IN_FULL}{name}"))),
+            None => self.clone(),
+        }
+    }
+
+    /// As we know it, if it is known with its project.
+    #[must_use]
+    pub fn key(&self) -> Name {
+        match self.0.split_once(IN_FULL) {
+            Some((project, name)) => Name(Arc::from(format!("{project}{AS_KEY}{name}"))),
+            None => self.clone(),
+        }
+    }
+
+    /// Without its project: as it stands in the file that declares it.
+    #[must_use]
+    pub fn plain(&self) -> Name {
+        match self.0.split_once([IN_FULL, AS_KEY]) {
+            Some((_, name)) => Name(Arc::from(name)),
+            None => self.clone(),
+        }
+    }
+
+    /// Whether it is without its project.
+    pub fn is_plain(&self) -> bool {
+        !self.0.contains([IN_FULL, AS_KEY])
+    }
+
     /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -67,7 +130,7 @@ impl TryFrom<String> for Name {
     type Error = BadName;
 
     fn try_from(text: String) -> Result<Name, BadName> {
-        Name::parse(&text)
+        Name::known(&text)
     }
 }
 
@@ -139,7 +202,28 @@ mod tests {
         for bad in ["", ".", "..", "a/b", "a b", "a\0", "-\n", "x:y"] {
             assert!(Name::parse(bad).is_err(), "{bad:?}");
         }
+        for own in ["a/b", "a+b"] {
+            assert!(Name::parse(own).is_err(), "nobody can declare {own}");
+        }
         assert!(Name::parse(&"n".repeat(64)).is_ok());
         assert_eq!(Name::parse(&"n".repeat(65)), Err(BadName::TooLong));
+    }
+
+    #[test]
+    fn a_name_with_its_project_is_read_back_and_is_one_part_of_a_path() {
+        let (project, web) = (Name::parse("night").unwrap(), Name::parse("web").unwrap());
+        let (key, full) = (Name::keyed(&project, &web), Name::in_full(&project, &web));
+        assert_eq!((key.as_str(), full.as_str()), ("night+web", "night/web"));
+        assert!(!key.as_str().contains('/'));
+        for name in [&key, &full, &web] {
+            assert_eq!(Name::known(name.as_str()).as_ref(), Ok(name));
+            assert_eq!(name.plain(), web);
+        }
+        assert_eq!((full.key(), web.key()), (key.clone(), web.clone()));
+        assert_eq!((key.written(), web.written()), (full, web.clone()));
+        assert!(web.is_plain() && !key.is_plain());
+        for bad in ["a/b/c", "a+b+c", "a/b+c", "/b", "a/", "../b", "a/..", "+"] {
+            assert!(Name::known(bad).is_err(), "{bad}");
+        }
     }
 }

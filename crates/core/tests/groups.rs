@@ -9,11 +9,13 @@
 
 mod bench;
 
-use bench::{Bench, agent, group, ms, plain, secs};
+use bench::{Bench, agent, group, ms, name, plain, secs};
 use defib_core::limit::{Limit, Span};
 use defib_core::policy::Ready;
 use defib_core::record::WaitReason;
-use defib_core::{Class, GroupSpec, Input, Policy, Preset, Reason, State, Strategy, What};
+use defib_core::{
+    Class, GroupSpec, Input, Policy, Preset, Reason, State, Strategy, Topology, What,
+};
 
 fn slow() -> Policy {
     // A second of backoff, so that there is time to look.
@@ -189,6 +191,25 @@ fn revive_of_a_group_brings_all_its_fallen_members_back_in_order() {
     let (scope, from) = (bench.scope("g"), bench.log.len());
     bench.tell(Input::ReviveAsked(scope)).unwrap();
     assert_eq!(bench.order(from, |what| matches!(what, What::RunStarted { .. })), ["a", "b", "c"]);
+}
+
+#[test]
+fn a_budget_that_was_edited_starts_whole_and_one_that_was_not_goes_on() {
+    let limit = |max, span| Some(Limit::restarts(max, span));
+    let minute = Span::Tumbling(secs(60));
+    let edits = [(limit(2, minute), 2), (limit(3, minute), 1), (limit(2, Span::Lifetime), 1)];
+    for (edited, count) in edits {
+        let agents = ["a", "b", "c"].map(|who| agent(who, &slow())).to_vec();
+        let trio = group("g", Strategy::OneForOne, &["a", "b", "c"]);
+        let spec = GroupSpec { budget: limit(2, minute), ..trio.clone() };
+        let mut bench = Bench::fleet(agents.clone(), vec![spec]);
+        bench.exit("a", 1);
+        let groups = vec![GroupSpec { budget: edited, ..trio }];
+        bench.tell(Input::Apply(Box::new(Topology { agents, groups }))).unwrap();
+        bench.exit("b", 1);
+        let spent = bench.supervisor.spent();
+        assert_eq!(spent[&name("g")].count(&edited.unwrap(), bench.clock().mono), count);
+    }
 }
 
 #[test]

@@ -359,3 +359,13 @@ fn a_long_life_that_an_operator_ended_is_a_success_too() {
     restart(&mut bench, "a").unwrap();
     assert_eq!(bench.crash_loop("a", 0), [100]);
 }
+
+#[test]
+fn where_everything_is_to_end_nothing_begins_whose_time_had_come() {
+    let mut bench = Bench::solo(&plain(Preset::Default));
+    bench.exit("a", 1);
+    assert_eq!(bench.state("a"), State::Backoff);
+    bench.pass_unnoticed(secs(3600));
+    bench.tell(Input::CloseAsked).unwrap();
+    assert_eq!(bench.runs("a"), 1, "no run is begun only to be ended");
+}

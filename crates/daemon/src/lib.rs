@@ -19,6 +19,7 @@ mod liveness;
 pub mod logs;
 mod meter;
 mod metrics;
+mod names;
 mod notices;
 mod notify;
 #[doc(hidden)]

@@ -106,6 +106,11 @@ impl Project {
             .collect()
     }
 
+    /// Whether it has a group of this name.
+    pub(crate) fn has_group(&self, name: &defib_core::Name) -> bool {
+        self.config.groups.iter().any(|group| group.name == *name)
+    }
+
     fn spec(&self, agent: &config::Agent) -> AgentSpec {
         let mut policy = agent.policy.clone();
         match self.mode {
@@ -164,7 +169,7 @@ impl Project {
         let heartbeat = self.heartbeat_file(home, agent);
         let text = |path: &Path| path.to_string_lossy().into_owned();
         let own = [
-            ("DEFIB_AGENT", agent.name.to_string()),
+            ("DEFIB_AGENT", agent.name.plain().to_string()),
             ("DEFIB_RUN", run.to_string()),
             ("DEFIB_RESTARTS", facts.restarts.to_string()),
             ("DEFIB_LAST_CLASS", facts.last_class.unwrap_or_default().to_owned()),

@@ -236,7 +236,7 @@ impl Intents {
     fn read_goals(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         for_rows(connection, "SELECT agent, goal FROM goals", |row| {
             let (agent, word): (String, String) = (row.get(0)?, row.get(1)?);
-            match (Name::parse(&agent), goal_of(&word)) {
+            match (Name::known(&agent), goal_of(&word)) {
                 (Ok(agent), Some(goal)) => drop(self.goals.insert(agent, goal)),
                 (_, _) => self.unreadable += 1,
             }
@@ -247,7 +247,7 @@ impl Intents {
     fn read_ad_hoc(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         for_rows(connection, "SELECT agent, spec FROM ad_hoc", |row| {
             let (agent, spec): (String, String) = (row.get(0)?, row.get(1)?);
-            match (Name::parse(&agent), serde_json::from_str(&spec)) {
+            match (Name::known(&agent), serde_json::from_str(&spec)) {
                 (Ok(agent), Ok(spec)) => drop(self.ad_hoc.insert(agent, spec)),
                 (_, _) => self.unreadable += 1,
             }
@@ -260,7 +260,7 @@ impl Intents {
         for_rows(connection, sql, |row| {
             let (name, config): (String, String) = (row.get(0)?, row.get(4)?);
             let (file, folder) = (path_of(row.get(1)?), path_of(row.get(2)?));
-            match (Name::parse(&name), serde_json::from_str(&config)) {
+            match (Name::known(&name), serde_json::from_str(&config)) {
                 (Ok(name), Ok(config)) => {
                     let (mode, hash) = (row.get(3)?, row.get(5)?);
                     let project = Project { name: name.clone(), file, folder, mode, config, hash };
@@ -274,7 +274,7 @@ impl Intents {
 
     fn read_balances(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         for_rows(connection, "SELECT agent, unit, micros FROM balances", |row| {
-            match Name::parse(&row.get::<_, String>(0)?) {
+            match Name::known(&row.get::<_, String>(0)?) {
                 Ok(agent) => {
                     let units = self.balances.entry(agent).or_default();
                     units.insert(row.get(1)?, Balance(row.get(2)?));

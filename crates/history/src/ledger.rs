@@ -89,7 +89,7 @@ impl Entry {
 
     /// Nothing where the agent's name is none: the line is passed over.
     fn of_row(row: &Row<'_>) -> rusqlite::Result<Option<Entry>> {
-        let Ok(agent) = Name::parse(&row.get::<_, String>(0)?) else { return Ok(None) };
+        let Ok(agent) = Name::known(&row.get::<_, String>(0)?) else { return Ok(None) };
         let run: Option<i64> = row.get(7)?;
         Ok(Some(Entry {
             agent,

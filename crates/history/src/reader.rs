@@ -221,7 +221,7 @@ impl Reader {
         let mut rows = statement.query([])?;
         let mut last = BTreeMap::new();
         while let Some(row) = rows.next()? {
-            if let Ok(agent) = Name::parse(&row.get::<_, String>(0)?) {
+            if let Ok(agent) = Name::known(&row.get::<_, String>(0)?) {
                 last.insert(agent, RunId(row.get::<_, i64>(1)?.cast_unsigned()));
             }
         }
@@ -255,7 +255,7 @@ fn patiently<T>(mut open: impl FnMut() -> Result<T, HistoryError>) -> Result<T, 
 fn event_of(row: &Row<'_>, boot: &mut Arc<str>) -> rusqlite::Result<Option<Event>> {
     let name = |at: usize| -> rusqlite::Result<Option<Name>> {
         let word = row.get_ref(at)?.as_str_or_null().ok().flatten();
-        Ok(word.and_then(|word| Name::parse(word).ok()))
+        Ok(word.and_then(|word| Name::known(word).ok()))
     };
     let Ok(body) = serde_json::from_str(&row.get::<_, String>(8)?) else { return Ok(None) };
     let booted = row.get_ref(3)?.as_str_or_null().ok().flatten().unwrap_or("");

@@ -85,7 +85,7 @@ pub(crate) const COLUMNS: &str = "agent, run, project, generation, started_ms, e
 impl Run {
     /// Reads a row of [`COLUMNS`]; nothing where its agent is no name.
     pub(crate) fn of_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Option<Run>> {
-        let Ok(agent) = Name::parse(&row.get::<_, String>(0)?) else { return Ok(None) };
+        let Ok(agent) = Name::known(&row.get::<_, String>(0)?) else { return Ok(None) };
         let word = |at: usize| row.get::<_, Option<String>>(at);
         let count = |at: usize| row.get::<_, Option<i64>>(at).map(|n| n.map(i64::cast_unsigned));
         let place = |at: usize| -> rusqlite::Result<Option<LogPlace>> {
@@ -122,7 +122,7 @@ impl Run {
             death,
             verdict: word(11)?.and_then(|word| serde_json::from_value(word.into()).ok()),
             id: row.get(21)?,
-            project: word(2)?.and_then(|word| Name::parse(&word).ok()),
+            project: word(2)?.and_then(|word| Name::known(&word).ok()),
             generation: count(3)?,
             alive: row.get(13)?,
             log_from: place(17)?,

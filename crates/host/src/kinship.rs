@@ -78,7 +78,7 @@ fn agent_in(cgroup: &str, keeper: u32) -> Option<Name> {
     };
     parts.find(|part| is_keepers(part))?;
     let (agent, _) = parts.next()?.split_once('@')?;
-    Name::parse(agent).ok()
+    Name::known(agent).ok()
 }
 
 #[cfg(test)]

@@ -36,6 +36,8 @@ fn what_makes_no_sense_is_refused_in_json() {
         ("POST", "/api/v1/agents/a/signal", "{", 400, "bad-request"),
         ("POST", "/api/v1/agents/a/fund", r#"{"amount":-1,"unit":"x"}"#, 400, "bad-request"),
         ("POST", "/api/v1/agents", r#"{"name":"../x","command":["true"]}"#, 422, "invalid"),
+        ("POST", "/api/v1/agents", r#"{"name":"x/y","command":["true"]}"#, 400, "bad-request"),
+        ("POST", "/api/v1/agents", r#"{"name":"x+y","command":["true"]}"#, 400, "bad-request"),
         ("POST", "/api/v1/agents", r#"{"name":"x","command":[]}"#, 422, "config"),
         ("POST", "/api/v1/self/beat", "", 401, "unauthorized"),
     ] {

@@ -170,19 +170,6 @@ fn many_ups_at_once_make_one_daemon_and_one_run_of_each_agent() {
 }
 
 #[test]
-fn a_file_that_declares_what_another_project_has_is_refused() {
-    let bench = bench();
-    bench.up(&[bench.agent("a", "forever", "")]);
-    let pid = bench.pid("a");
-    let other = bench.project().join("other");
-    std::fs::create_dir(&other).unwrap();
-    std::fs::write(other.join("defib.toml"), bench.agent("a", "exit 0", "")).unwrap();
-    let file = other.join("defib.toml").display().to_string();
-    bench.defib(&["up", "--detach", "-f", &file]).bad(3);
-    assert_eq!(bench.pid("a"), pid);
-}
-
-#[test]
 fn a_reader_that_goes_away_is_no_error_of_ours() {
     let bench = bench();
     bench.up(&[bench.agent("a", "lines 20000 forever", "")]);

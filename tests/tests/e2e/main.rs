@@ -19,6 +19,7 @@ mod lifecycle;
 mod liveness;
 mod logs;
 mod many;
+mod names;
 mod notifications;
 mod notify;
 mod otlp;

@@ -34,7 +34,7 @@ impl Down {
         let names: Vec<Name> = client.post("/api/v1/down", &json!({ "project": project }))?;
         loop {
             let now = statuses(context, &[])?;
-            let ours = now.iter().filter(|status| names.contains(&status.name));
+            let ours = now.iter().filter(|status| status.project == project);
             let left = ours.filter(|status| !is_down(status)).count();
             if left == 0 {
                 return output::print(&format!("{project} is down: {} agents\n", names.len()));

@@ -361,7 +361,6 @@ fn number_in(arguments: &Arguments, key: &str, most: u64) -> Result<Option<u64>,
 /// The name, as a part of an address.
 fn name_in(arguments: &Arguments) -> Result<String, Failure> {
     let name = text_in(arguments, "name")?.ok_or_else(|| wrong("name is missing".to_owned()))?;
-    let bare = name.rsplit('/').next().unwrap_or(name);
-    Name::parse(bare).map_err(|error| wrong(format!("{name:?} is no name: {error}")))?;
+    Name::known(name).map_err(|error| wrong(format!("{name:?} is no name: {error}")))?;
     segment(name)
 }

@@ -167,14 +167,17 @@ impl Command {
     }
 }
 
-/// A name as a part of an address. Names have no characters that mean something there.
+/// A name, or `project/name`, as a part of an address.
 pub(crate) fn segment(name: &str) -> Result<String, Failure> {
-    let bare = name.rsplit('/').next().unwrap_or(name);
-    match defib_core::Name::parse(bare) {
-        Ok(_) if bare.is_ascii() => Ok(bare.to_owned()),
+    match defib_core::Name::known(name) {
         Ok(_) => {
-            let escape = |byte: u8| format!("%{byte:02X}");
-            Ok(bare.bytes().map(escape).collect())
+            let escape = |byte: u8| match byte {
+                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => {
+                    char::from(byte).to_string()
+                }
+                other => format!("%{other:02X}"),
+            };
+            Ok(name.bytes().map(escape).collect())
         }
         Err(error) => {
             Err(Failure::new(Code::NoAgent, format!("no agent is called {name:?}: {error}")))

@@ -97,10 +97,8 @@ pub(super) fn compare(replay: &Replay, account: &Account, timeline: &Timeline) -
 /// What the history of a home has, without a daemon.
 fn stored(context: &Context, name: &str, no_daemon: Failure) -> Result<Vec<Run>, Failure> {
     let path = context.home()?.path().join("history.db");
-    let bare = name.rsplit('/').next().unwrap_or(name);
-    let agent = Name::parse(bare).map_err(|error| Failure::new(Code::NoAgent, error))?;
-    let filter = RunFilter { agent: Some(agent), ..RunFilter::default() };
-    match Reader::open(&path).and_then(|reader| reader.runs(&filter)) {
+    let agent = Name::known(name).map_err(|error| Failure::new(Code::NoAgent, error))?;
+    match Reader::open(&path).and_then(|reader| runs_of(&reader, &agent)) {
         Err(HistoryError::Absent(_)) => Err(no_daemon),
         Err(error) => {
             Err(Failure::new(Code::Failed, format!("cannot read {}: {error}", path.display()))
@@ -108,6 +106,17 @@ fn stored(context: &Context, name: &str, no_daemon: Failure) -> Result<Vec<Run>,
         }
         Ok(runs) => Ok(runs),
     }
+}
+
+/// Which of its keys an agent has is not said by the history: with its project, or without.
+fn runs_of(reader: &Reader, agent: &Name) -> Result<Vec<Run>, HistoryError> {
+    for key in [agent.key(), agent.plain()] {
+        let runs = reader.runs(&RunFilter { agent: Some(key), ..RunFilter::default() })?;
+        if !runs.is_empty() {
+            return Ok(runs);
+        }
+    }
+    Ok(Vec::new())
 }
 
 fn how(death: &RunDeath) -> String {

@@ -98,7 +98,8 @@ impl Run {
             options: defib_config::Options::default(),
             reload: false,
         };
-        client.bring_up(&request)?;
+        // Another project may have an agent of that name.
+        let name = client.bring_up(&request)?.pop().unwrap_or(name);
         output::print(&format!("{name} is added; `defib logs -f {name}` shows what it writes\n"))
     }
 

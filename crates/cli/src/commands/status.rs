@@ -174,7 +174,7 @@ pub(crate) fn status_line(project: &str, statuses: &[AgentStatus]) -> String {
     };
     let agents: Vec<String> = statuses
         .iter()
-        .map(|status| format!("{}={}({})", status.name, word(status), status.restarts))
+        .map(|status| format!("{}={}({})", status.name.plain(), word(status), status.restarts))
         .collect();
     format!("[{}] {}", project.to_uppercase(), agents.join(" "))
 }

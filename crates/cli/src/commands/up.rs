@@ -83,8 +83,8 @@ impl Up {
             return first::become_keeper(context, &self.file);
         }
         if self.detach && !is_once {
-            let Brought { project, names, .. } = self.bring_up(context)?;
-            return settle(context, &project, &names);
+            let Brought { project, count, .. } = self.bring_up(context)?;
+            return settle(context, &project, count);
         }
         // From before the first agent on: a signal that comes while they are brought up means the same
         // as one that comes after it.
@@ -119,7 +119,7 @@ impl Up {
         let client = context.client()?;
         let before = events(context, "last=1");
         let is_new = !client.is_up();
-        let names = if self.beside_keeper {
+        let names: Vec<Name> = if self.beside_keeper {
             client.await_daemon()?;
             client.insist("/api/v1/up", &request)?
         } else {
@@ -129,7 +129,7 @@ impl Up {
             say_address(&client)?;
         }
         let heard = Heard::since(context, &before);
-        Ok(Brought { project, names, has_modules, heard })
+        Ok(Brought { project, count: names.len(), has_modules, heard })
     }
 
     /// Stays in front and shows what happens, until somebody decides what is to become of it.
@@ -139,8 +139,8 @@ impl Up {
         brought: Brought,
         interrupted: &Interrupted,
     ) -> Result<(), Failure> {
-        let Brought { project, names, has_modules, mut heard } = brought;
-        let (project, names) = (&project, &names[..]);
+        let Brought { project, has_modules, mut heard, .. } = brought;
+        let project = &project;
         let usual = has_modules && !std::io::stdout().is_terminal();
         let every = self.status_line.or(usual.then_some(modules::STATUS_LINE));
         // Beside a keeper that is the first process, that one is who is told to stop.
@@ -160,13 +160,13 @@ impl Up {
         let (mut due, mut line_due) = (Instant::now(), Instant::now());
         loop {
             if Instant::now() >= due {
-                let ours = match ours(context, names) {
+                let ours = match ours(context, project) {
                     // The keeper was told to stop: what was to be shown is over.
                     Err(_) if self.beside_keeper => return Ok(()),
                     ours => ours?,
                 };
                 let verbose = matches!(self.mode, ModeWord::Dev);
-                for line in heard.notices(context, names, verbose) {
+                for line in heard.notices(context, &ours, verbose) {
                     view.say(&line)?;
                 }
                 due = Instant::now() + VIEW_EVERY;
@@ -195,7 +195,7 @@ impl Up {
             match wish {
                 Wish::GoOn => {}
                 Wish::Detach => return leave_running(project),
-                Wish::Stop => return take_down(context, project, names),
+                Wish::Stop => return take_down(context, project),
             }
         }
     }
@@ -204,7 +204,8 @@ impl Up {
 /// A project that is up, and what is needed to show it.
 struct Brought {
     project: Name,
-    names: Vec<Name>,
+    /// How many agents it has.
+    count: usize,
     has_modules: bool,
     heard: Heard,
 }
@@ -264,10 +265,10 @@ impl Heard {
     }
 
     /// What these agents' people have been notified of since; verbosely, all that was decided.
-    fn notices(&mut self, context: &Context, names: &[Name], verbose: bool) -> Vec<String> {
+    fn notices(&mut self, context: &Context, ours: &[AgentStatus], verbose: bool) -> Vec<String> {
         let new = events(context, &format!("after={}", self.0));
         self.0 = new.iter().filter_map(|event| event["seq"].as_u64()).fold(self.0, u64::max);
-        let ours = |agent: &str| names.iter().any(|name| name.as_str() == agent);
+        let ours = |agent: &str| ours.iter().any(|status| status.name.as_str() == agent);
         if verbose {
             let of_ours = |event: &&Value| event["agent"].as_str().is_some_and(ours);
             return new.iter().filter(of_ours).map(super::events::line).collect();
@@ -287,11 +288,11 @@ fn events(context: &Context, which: &str) -> Vec<Value> {
     client.and_then(|client| client.get(&format!("/api/v1/events?{which}"))).unwrap_or_default()
 }
 
-fn take_down(context: &Context, project: &Name, names: &[Name]) -> Result<(), Failure> {
+fn take_down(context: &Context, project: &Name) -> Result<(), Failure> {
     output::print(&format!("\ntaking {project} down\n"))?;
     let down = json!({ "project": project });
     let _: Vec<Name> = context.client()?.post("/api/v1/down", &down)?;
-    wait_until(context, names, Duration::from_secs(600), |ours| ours.iter().all(is_down))?;
+    wait_until(context, project, Duration::from_secs(600), |ours| ours.iter().all(is_down))?;
     output::print(&format!("{project} is down\n"))
 }
 
@@ -305,32 +306,35 @@ pub(crate) fn request(file: &ConfigFile, config: Config, mode: Mode) -> Result<U
     Ok(UpRequest { path, config, mode, environment, options, reload: false })
 }
 
-fn ours(context: &Context, names: &[Name]) -> Result<Vec<AgentStatus>, Failure> {
+/// The agents of a project, whatever they are called at this moment.
+fn ours(context: &Context, project: &Name) -> Result<Vec<AgentStatus>, Failure> {
     let all = statuses(context, &[])?;
-    Ok(all.into_iter().filter(|status| names.contains(&status.name)).collect())
+    Ok(all.into_iter().filter(|status| status.project == *project).collect())
 }
 
 /// Looks until all agents are as wanted, or time is up.
 fn wait_until(
     context: &Context,
-    names: &[Name],
+    project: &Name,
     within: Duration,
     mut wanted: impl FnMut(&[AgentStatus]) -> bool,
 ) -> Result<Vec<AgentStatus>, Failure> {
     let deadline = Instant::now() + within;
     loop {
-        let ours = ours(context, names)?;
+        let asked = Instant::now();
+        let ours = ours(context, project)?;
         if wanted(&ours) || Instant::now() > deadline {
             return Ok(ours);
         }
-        std::thread::sleep(Duration::from_millis(20));
+        // Whoever asks about a thousand agents all the time keeps the daemon from starting them.
+        std::thread::sleep((asked.elapsed() * 4).max(Duration::from_millis(20)));
     }
 }
 
-fn settle(context: &Context, project: &Name, names: &[Name]) -> Result<(), Failure> {
-    let progress = std::io::stderr().is_terminal() && names.len() > 1;
+fn settle(context: &Context, project: &Name, count: usize) -> Result<(), Failure> {
+    let progress = std::io::stderr().is_terminal() && count > 1;
     let mut shown = Instant::now();
-    let ours = wait_until(context, names, SETTLE, |ours| {
+    let ours = wait_until(context, project, SETTLE, |ours| {
         if progress && shown.elapsed() > Duration::from_millis(200) {
             let settled = ours.iter().filter(|status| is_settled(status)).count();
             anstream::eprint!("\r\x1b[K{settled} of {} agents have started", ours.len());
@@ -353,12 +357,12 @@ fn settle(context: &Context, project: &Name, names: &[Name]) -> Result<(), Failu
 
 /// Each agent runs once; then the daemon ends, unless it has others to look after.
 fn once(context: &Context, brought: &Brought, interrupted: &Interrupted) -> Result<(), Failure> {
-    let Brought { project, names, .. } = brought;
+    let project = &brought.project;
     let at_rest = |status: &AgentStatus| {
         matches!(status.state, State::Done | State::Stopped | State::Halted | State::CrashedOut)
     };
     let ours = loop {
-        let ours = ours(context, names)?;
+        let ours = ours(context, project)?;
         if ours.iter().all(at_rest) || interrupted.wait(Duration::from_millis(50)) {
             break ours;
         }
@@ -373,7 +377,7 @@ fn once(context: &Context, brought: &Brought, interrupted: &Interrupted) -> Resu
         }
     }
     let _: Vec<Name> = client.post("/api/v1/down", &json!({ "project": project }))?;
-    wait_until(context, names, Duration::from_secs(600), |ours| ours.iter().all(is_down))?;
+    wait_until(context, project, Duration::from_secs(600), |ours| ours.iter().all(is_down))?;
     if statuses(context, &[])?.iter().all(is_down) {
         client.close()?;
     }

@@ -7,7 +7,7 @@ use core::mem;
 use super::{Group, Supervisor};
 use crate::agent::{Agent, Launch, Life, Phase, Place, Why};
 use crate::input::{Effect, Goal};
-use crate::limit::Tally;
+use crate::limit::{Limit, Tally};
 use crate::name::{AgentId, GroupId, Name};
 use crate::policy::Policy;
 use crate::record::{Cause, Rest};
@@ -216,10 +216,11 @@ impl Supervisor {
         }
     }
 
-    /// Builds the trees. What groups have spent is kept by their names.
+    /// Builds the trees. What groups have spent is kept by their names, for as long as the budget is
+    /// the same: as with an agent's limits, what was counted for another says nothing about it.
     fn plant(&mut self, specs: &[GroupSpec]) {
-        let mut spent: BTreeMap<Name, Tally> =
-            self.groups.drain(..).map(|group| (group.name, group.spent)).collect();
+        let mut spent: BTreeMap<Name, (Option<Limit>, Tally)> =
+            self.groups.drain(..).map(|group| (group.name, (group.budget, group.spent))).collect();
         self.groups_by_name.clear();
         for agent in &mut self.agents {
             agent.place = None;
@@ -227,13 +228,14 @@ impl Supervisor {
         for (at, spec) in specs.iter().enumerate() {
             let id = GroupId(u32::try_from(at).unwrap_or(u32::MAX));
             self.groups_by_name.entry(spec.name.clone()).or_insert(id);
+            let kept = spent.remove(&spec.name).filter(|(budget, _)| *budget == spec.budget);
             self.groups.push(Group {
                 name: spec.name.clone(),
                 parent: None,
                 top: id,
                 strategy: spec.strategy,
                 budget: spec.budget,
-                spent: spent.remove(&spec.name).unwrap_or_default(),
+                spent: kept.map(|(_, spent)| spent).unwrap_or_default(),
                 order: Vec::new(),
                 range: 0..0,
             });

@@ -121,7 +121,9 @@ impl Supervisor {
             self.excuse(span);
         }
         let is_sign = input.is_sign();
-        if !is_sign {
+        // Where everything is to end, nothing is begun whose time has come unnoticed.
+        let ends_all = matches!(input, Input::CloseAsked);
+        if !is_sign && !ends_all {
             self.do_what_is_due();
         }
         let answer = self.take(input);

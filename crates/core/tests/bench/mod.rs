@@ -193,6 +193,11 @@ impl Bench {
             Supervisor::restore(settings, topology, snapshot, continuity, self.clock());
     }
 
+    /// Lets time pass, and nobody looks what has come due in it.
+    pub fn pass_unnoticed(&mut self, span: Duration) {
+        self.now = self.now + span;
+    }
+
     pub fn step_wall(&mut self, span: Duration) {
         self.wall_ahead += span;
         self.tell(Input::Tick).unwrap();

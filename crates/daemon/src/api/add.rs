@@ -14,7 +14,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::control::bring_up;
-use super::extract::Body;
+use super::extract::{Body, plain};
 use super::spec::{Usual, WithBody};
 use super::{Desk, Trouble};
 use crate::engine::Ask;
@@ -89,6 +89,7 @@ async fn add(
     Body(request): Body<AddRequest>,
 ) -> Result<(StatusCode, Json<Vec<AgentStatus>>), Trouble> {
     let AddRequest { name, command, others: mut keys } = request;
+    let name = plain(name.as_str())?;
     keys.insert("command".to_owned(), command);
     let user_home = || std::env::var("HOME").unwrap_or_else(|_| "/".to_owned());
     if !keys.contains_key("workingDirectory") {
@@ -125,7 +126,8 @@ async fn add(
         Err(_) => return Err(Trouble::new(ErrorCode::Failed, "the daemon is ending")),
     }
     bring_up(&desk, up).await?;
-    let names = vec![name.as_str().to_owned()];
+    // Its project has its name.
+    let names = vec![Name::in_full(&name, &name).into()];
     let added = desk.ask(|answer| Ask::Status(names, answer)).await?;
-    Ok((StatusCode::CREATED, Json(added)))
+    Ok((StatusCode::CREATED, Json(desk.engine.shown().statuses(added))))
 }

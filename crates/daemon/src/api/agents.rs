@@ -63,7 +63,8 @@ async fn list(
     Params(query): Params<ListQuery>,
 ) -> Result<Response, Trouble> {
     let limit = bounded("limit", query.limit, MOST, MOST)?;
-    let mut agents = desk.ask(|answer| Ask::Status(Vec::new(), answer)).await?;
+    let agents = desk.ask(|answer| Ask::Status(Vec::new(), answer)).await?;
+    let mut agents = desk.engine.shown().statuses(agents);
     if let Some(Extension(Sees(project))) = sees {
         agents.retain(|agent| agent.project == project);
     }
@@ -101,7 +102,7 @@ async fn one(
 ) -> Result<Json<Vec<AgentStatus>>, Trouble> {
     let mut agents = desk.ask(|answer| Ask::Status(vec![name], answer)).await?;
     desk.heralds.mark(&mut agents);
-    Ok(Json(agents))
+    Ok(Json(desk.engine.shown().statuses(agents)))
 }
 
 /// Takes an agent away that was added without a file.
@@ -116,10 +117,10 @@ async fn remove(
     State(desk): State<Desk>,
     Segments(name): Segments<String>,
 ) -> Result<Json<Name>, Trouble> {
-    let name = desk.ask(|answer| Ask::Remove(name, answer)).await?;
-    let (engine, home, gone) = (desk.engine.clone(), desk.home.clone(), name.clone());
+    let (name, gone) = desk.ask(|answer| Ask::Remove(name, answer)).await?;
+    let (engine, home) = (desk.engine.clone(), desk.home.clone());
     let forgotten = tokio::task::spawn_blocking(move || {
-        // Its project has its name, and so has the file that `run` wrote for it.
+        // The file that `run` wrote for it has the name of its project.
         let _ = std::fs::remove_file(home.join("adhoc").join(format!("{gone}.toml")));
         engine.store(Intent::Withdraw(gone))
     });
@@ -244,7 +245,7 @@ async fn act(
             has_come_about(action, status, was)
         };
         if options.no_wait || now.iter().all(is_so) {
-            return Ok(Json(now));
+            return Ok(Json(desk.engine.shown().statuses(now)));
         }
         // A watcher that was too slow has missed something; the next look shows what.
         let _ = events.recv().await;

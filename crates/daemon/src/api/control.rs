@@ -58,13 +58,13 @@ pub(super) async fn bring_up(desk: &Desk, request: UpRequest) -> Result<Vec<Name
     // Whether it can be applied at all is known before it is stored, and it is stored before it is
     // acted on; the engine waits for neither.
     let asked = Box::new(request.clone());
-    desk.ask(|answer| Ask::Plan(asked, answer)).await?;
-    store(desk, &request).await?;
+    let names = desk.ask(|answer| Ask::Claim(asked, answer)).await?;
+    store(desk, &request, names).await?;
     desk.ask(|answer| Ask::Up(Box::new(request), answer)).await
 }
 
-async fn store(desk: &Desk, request: &UpRequest) -> Result<(), Trouble> {
-    let intent = Intent::Apply(Project {
+async fn store(desk: &Desk, request: &UpRequest, names: Option<Intent>) -> Result<(), Trouble> {
+    let applied = Intent::Apply(Project {
         name: request.config.project.clone(),
         file: request.path.clone(),
         folder: request.config.folder.clone(),
@@ -74,7 +74,8 @@ async fn store(desk: &Desk, request: &UpRequest) -> Result<(), Trouble> {
         hash: String::new(),
     });
     let engine = desk.engine.clone();
-    let stored = tokio::task::spawn_blocking(move || engine.store(intent)).await;
+    let intents = names.into_iter().chain([applied]).collect();
+    let stored = tokio::task::spawn_blocking(move || engine.store_all(intents)).await;
     match stored {
         Ok(Ok(())) => Ok(()),
         Ok(Err(error)) => Err(Trouble(ErrorDetail {

@@ -18,7 +18,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::answer::Listed;
-use super::extract::{Params, bounded, name};
+use super::extract::{Params, bounded};
 use super::spec::Usual;
 use super::{Desk, Trouble};
 use crate::wire::ErrorCode;
@@ -92,7 +92,7 @@ async fn events(
         let stream = Sse::new(ReceiverStream::new(receiver));
         return Ok(stream.keep_alive(KeepAlive::default()).into_response());
     }
-    let agent = query.agent.as_deref().map(name).transpose()?;
+    let agent = desk.key(query.agent).await?;
     let (take, limit) = match (query.last, query.limit) {
         (Some(last), _) => (Take::Last(bounded("last", Some(last), 1, MOST)?), None),
         (None, limit) => {
@@ -103,6 +103,8 @@ async fn events(
     let events = past(&desk, after, take, agent).await?;
     let is_full = limit.is_some_and(|limit| events.len() >= limit as usize);
     let last = events.last().filter(|_| is_full).map(|event| ("after", event.seq.to_string()));
+    let shown = desk.engine.shown();
+    let events: Vec<Event> = events.into_iter().map(|event| shown.event(event)).collect();
     Listed { list: &events, next: last }.answer(&headers, &uri)
 }
 
@@ -170,7 +172,8 @@ impl Follower {
 
     async fn tell(&mut self, event: &Event) -> Result<(), Gone> {
         self.told = event.seq;
-        self.sender.send(Ok(sse(event))).await.map_err(|_| Gone)
+        let shown = self.desk.engine.shown().event(event.clone());
+        self.sender.send(Ok(sse(&shown))).await.map_err(|_| Gone)
     }
 }
 

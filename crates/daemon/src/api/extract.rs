@@ -102,10 +102,9 @@ pub(super) fn bounded(
     }
 }
 
-/// A name, where one is asked for.
-pub(super) fn name(text: &str) -> Result<Name, Trouble> {
-    let bare = text.rsplit('/').next().unwrap_or(text);
-    Name::parse(bare).map_err(|error| {
+/// A name, where one is given.
+pub(super) fn plain(text: &str) -> Result<Name, Trouble> {
+    Name::parse(text).map_err(|error| {
         Trouble::new(ErrorCode::BadRequest, format!("{text:?} is no name: {error}"))
     })
 }

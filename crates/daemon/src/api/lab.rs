@@ -111,37 +111,37 @@ async fn simulate(
     Body(request): Body<SimulateRequest>,
 ) -> Result<Json<Value>, Trouble> {
     let agent = desk.agent(&name).await?;
+    let (plain, shown) = (agent.plain(), desk.engine.shown().name(&agent));
     let policy = match (&request.toml, &request.policy) {
         (Some(_), Some(_)) => {
             let message = "a policy is given as toml or as policy, not as both";
             return Err(Trouble::new(ErrorCode::Invalid, message));
         }
-        (Some(lines), None) => tried(&agent, &Declared::Toml(&format!("{COMMAND}{lines}\n")))?,
+        (Some(lines), None) => tried(&plain, &Declared::Toml(&format!("{COMMAND}{lines}\n")))?,
         (None, Some(keys)) => {
             let mut keys = keys.clone();
             keys.insert("command".to_owned(), Value::from("true"));
-            tried(&agent, &Declared::Json(&keys))?
+            tried(&plain, &Declared::Json(&keys))?
         }
         (None, None) => desk.ask(|answer| Ask::Policy(name, answer)).await?.1,
     };
     let (path, engine) = (desk.history.clone(), desk.engine.clone());
     let played = tokio::task::spawn_blocking(move || {
         engine.flush_history();
-        let filter =
-            RunFilter { agent: Some(agent.clone()), limit: Some(RUNS), ..RunFilter::default() };
+        let filter = RunFilter { agent: Some(agent), limit: Some(RUNS), ..RunFilter::default() };
         let mut runs = Reader::open(&path)?.runs(&filter)?;
         runs.reverse();
         let replay = Replay::from_runs(runs);
         Ok(replay.script().map(|script| {
             let rehearsal = Rehearsal {
-                agent: agent.clone(),
+                agent: plain,
                 policy,
                 script,
                 horizon: Duration::MAX,
                 jitter_seed: request.seed,
                 max_total_restarts: None,
             };
-            replay.json(&agent, &rehearsal.play())
+            replay.json(&shown, &rehearsal.play())
         }))
     });
     let played: Result<Option<Value>, defib_history::HistoryError> = played

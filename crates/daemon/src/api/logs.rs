@@ -74,7 +74,7 @@ async fn plain(
     };
     let request = LogRequest { agents: vec![(name, None)], lines, run: run.map(RunId), follow };
     let readers = open(&desk, &request)?;
-    Ok(stream(&desk, readers, follow, |frame| frame.bytes))
+    Ok(stream(&desk, readers, follow, BTreeMap::new(), |frame| frame.bytes))
 }
 
 /// The logs of several agents, in frames.
@@ -92,8 +92,14 @@ async fn framed(
     State(desk): State<Desk>,
     Asked(request): Asked<LogRequest>,
 ) -> Result<Response, Trouble> {
+    let (mut request, mut called) = (request, BTreeMap::new());
+    for (name, _) in &mut request.agents {
+        let asked = String::from(name.clone());
+        let key = desk.ask(|answer| Ask::Key(asked, answer)).await?;
+        called.insert(key.clone(), std::mem::replace(name, key));
+    }
     let readers = open(&desk, &request)?;
-    Ok(stream(&desk, readers, request.follow, |frame| frame.encode()))
+    Ok(stream(&desk, readers, request.follow, called, |frame| frame.encode()))
 }
 
 type Readers = Vec<(Name, LogReader)>;
@@ -129,9 +135,15 @@ fn open(desk: &Desk, request: &LogRequest) -> Result<Readers, Trouble> {
     }
 }
 
-fn stream(desk: &Desk, readers: Readers, follow: bool, form: fn(Frame) -> Vec<u8>) -> Response {
+fn stream(
+    desk: &Desk,
+    readers: Readers,
+    follow: bool,
+    called: BTreeMap<Name, Name>,
+    form: fn(Frame) -> Vec<u8>,
+) -> Response {
     let (sender, receiver) = mpsc::channel(16);
-    let feed = Feed { desk: desk.clone(), form, sender };
+    let feed = Feed { desk: desk.clone(), called, form, sender };
     tokio::spawn(async move {
         if follow {
             feed.on(readers).await;
@@ -148,6 +160,8 @@ fn stream(desk: &Desk, readers: Readers, follow: bool, form: fn(Frame) -> Vec<u8
 /// What goes to one client.
 struct Feed {
     desk: Desk,
+    /// What each was called by whoever asked: for them it goes by that to the end.
+    called: BTreeMap<Name, Name>,
     form: fn(Frame) -> Vec<u8>,
     sender: mpsc::Sender<Result<Bytes, Infallible>>,
 }
@@ -224,7 +238,8 @@ impl Feed {
         match read.await {
             Ok((reader, Ok(bytes))) if bytes.is_empty() => Sent::Nothing(reader),
             Ok((reader, Ok(bytes))) => {
-                let frame = Frame { agent: name.clone(), end: reader.place(), bytes };
+                let agent = self.called.get(name).unwrap_or(name).clone();
+                let frame = Frame { agent, end: reader.place(), bytes };
                 match self.sender.send(Ok((self.form)(frame).into())).await {
                     Ok(()) => Sent::Some(reader),
                     Err(_) => Sent::End,

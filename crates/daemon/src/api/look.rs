@@ -44,7 +44,8 @@ async fn groups(
     headers: HeaderMap,
     uri: Uri,
 ) -> Result<Response, Trouble> {
-    let groups = desk.ask(Ask::Groups).await?;
+    let groups = desk.ask(Ask::Groups).await?.into_iter();
+    let groups: Vec<_> = groups.map(|group| desk.engine.shown().group(group)).collect();
     Listed { list: &groups, next: None }.answer(&headers, &uri)
 }
 
@@ -62,6 +63,7 @@ async fn usage(
 ) -> Result<Json<RunUsage>, Trouble> {
     let AgentStatus { name: agent, pid, run, .. } = desk.status(&name).await?;
     let alive = pid.zip(run);
+    let shown = desk.engine.shown().name(&agent);
     let looked = tokio::task::spawn_blocking(move || {
         let used = alive.map(|(pid, run)| defib_host::usage::run_usage(pid, &agent, run));
         RunUsage {
@@ -70,7 +72,7 @@ async fn usage(
             memory_bytes: used.map(|used| used.memory_bytes),
             cpu_s: used.map(|used| used.cpu.as_secs_f64()),
             processes: used.map(|used| used.processes),
-            agent,
+            agent: shown,
         }
     });
     looked.await.map(Json).map_err(|_| Trouble::new(ErrorCode::Failed, "the daemon is ending"))
@@ -121,7 +123,8 @@ async fn lifelines(
     let names = query.agent.into_iter().collect();
     let mut agents = desk.ask(|answer| Ask::Status(names, answer)).await?;
     if let Some(cursor) = query.cursor {
-        let at = agents.iter().position(|agent| agent.name.as_str() == cursor);
+        let shown = desk.engine.shown();
+        let at = agents.iter().position(|agent| shown.name(&agent.name).as_str() == cursor);
         let Some(at) = at else {
             let trouble = Trouble::new(ErrorCode::BadRequest, format!("{cursor:?} is no agent"));
             return Err(trouble.hint("begin again without a cursor"));
@@ -130,7 +133,8 @@ async fn lifelines(
     }
     let has_more = agents.len() > limit;
     agents.truncate(limit);
-    let last = agents.last().filter(|_| has_more).map(|agent| agent.name.as_str().to_owned());
+    let last = agents.last().filter(|_| has_more);
+    let last = last.map(|agent| desk.engine.shown().name(&agent.name).into());
     let (path, engine) = (desk.history.clone(), desk.engine.clone());
     let agents = blocking(move || {
         engine.flush_history();
@@ -138,7 +142,10 @@ async fn lifelines(
         let drawn = agents.into_iter().map(|agent| draw(&reader, agent, since, until, most));
         drawn.collect::<Result<Vec<Lifeline>, _>>()
     });
-    let agents = agents.await?;
+    let mut agents = agents.await?;
+    for lifeline in &mut agents {
+        lifeline.agent = desk.engine.shown().name(&lifeline.agent);
+    }
     let lifelines = Lifelines { since: stamp(since), until: stamp(until), agents };
     let listed = Listed { list: &lifelines, next: last.map(|last| ("cursor", last)) };
     // A stretch that ends now is another at each look: what counts is what happened in it.

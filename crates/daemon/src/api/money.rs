@@ -54,7 +54,11 @@ async fn fund(
     let (answer, answered) = oneshot::channel();
     desk.engine.ledger().fund(agent, unit, amount, answer);
     match answered.await {
-        Ok(answer) => answer.map(Json).map_err(Trouble),
+        Ok(Ok(mut receipt)) => {
+            receipt.agent = desk.engine.shown().name(&receipt.agent);
+            Ok(Json(receipt))
+        }
+        Ok(Err(error)) => Err(Trouble(error)),
         Err(_) => Err(Trouble::new(ErrorCode::Failed, "the daemon is ending")),
     }
 }
@@ -102,7 +106,13 @@ pub(super) async fn lines_of(desk: &Desk, agent: Name) -> Result<Vec<LedgerLine>
         Reader::open(&path).and_then(|reader| reader.ledger(&agent, LINES))
     });
     match read.await {
-        Ok(Ok(entries)) => Ok(entries.into_iter().map(line).collect()),
+        Ok(Ok(entries)) => {
+            let mut lines: Vec<LedgerLine> = entries.into_iter().map(line).collect();
+            for line in &mut lines {
+                line.agent = desk.engine.shown().name(&line.agent);
+            }
+            Ok(lines)
+        }
         Ok(Err(error)) => Err(Trouble::new(ErrorCode::Failed, error)),
         Err(_) => Err(Trouble::new(ErrorCode::Failed, "the daemon is ending")),
     }

@@ -13,7 +13,7 @@ use utoipa_axum::routes;
 
 use super::answer::Listed;
 use super::events::blocking;
-use super::extract::{Params, Segments, bounded, moment, name};
+use super::extract::{Params, Segments, bounded, moment};
 use super::spec::{OfAgent, Usual};
 use super::{Desk, Trouble};
 use crate::engine::Ask;
@@ -56,7 +56,7 @@ async fn history(
     uri: Uri,
     Params(query): Params<HistoryQuery>,
 ) -> Result<Response, Trouble> {
-    let agent = query.agent.as_deref().map(name).transpose()?;
+    let agent = desk.key(query.agent).await?;
     let since = match (&query.since, query.since_ms) {
         (Some(since), _) => Some(moment("since", since, now().wall)?),
         (None, Some(millis)) if millis < 0 => {
@@ -120,7 +120,11 @@ async fn page(
         engine.flush_history();
         Reader::open(&path)?.runs(&filter)
     });
-    let runs = runs.await?;
+    let mut runs = runs.await?;
+    let shown = desk.engine.shown();
+    for run in &mut runs {
+        run.agent = shown.name(&run.agent);
+    }
     let is_full = runs.len() >= limit as usize;
     let next = runs.last().filter(|_| is_full).map(|run| ("cursor", run.id.to_string()));
     Listed { list: &runs, next }.answer(headers, uri)
@@ -141,8 +145,7 @@ async fn tail(
     State(desk): State<Desk>,
     Segments((name, run)): Segments<(String, u64)>,
 ) -> Result<Vec<u8>, Trouble> {
-    let name = Name::parse(&name)
-        .map_err(|error| Trouble::new(ErrorCode::NoSuchAgent, format!("{name:?}: {error}")))?;
+    let name = desk.ask(|answer| Ask::Key(name, answer)).await?;
     let (path, engine) = (desk.history.clone(), desk.engine.clone());
     let tail = blocking(move || {
         engine.flush_history();
@@ -152,17 +155,31 @@ async fn tail(
 }
 
 impl Desk {
-    /// The one agent of that name. A group is not one.
+    /// The key of an agent that is asked for, also of one that is gone.
+    pub(super) async fn key(&self, name: Option<String>) -> Result<Option<Name>, Trouble> {
+        match name {
+            Some(name) => {
+                if let Err(error) = Name::known(&name) {
+                    let message = format!("{name:?} is no name: {error}");
+                    return Err(Trouble::new(ErrorCode::BadRequest, message));
+                }
+                self.ask(|answer| Ask::Key(name, answer)).await.map(Some)
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// The key of the one agent of that name. A group is not one.
     pub(super) async fn agent(&self, name: &str) -> Result<Name, Trouble> {
         self.status(name).await.map(|status| status.name)
     }
 
-    /// What is to be said of the one agent of that name. A group is not one.
+    /// What is to be said of the one agent of that name, under its key. A group is not one.
     pub(super) async fn status(&self, name: &str) -> Result<crate::wire::AgentStatus, Trouble> {
         let asked = name.to_owned();
-        let statuses = self.ask(|answer| Ask::Status(vec![asked], answer)).await?;
-        let bare = name.rsplit('/').next().unwrap_or(name);
-        statuses.into_iter().find(|status| status.name.as_str() == bare).ok_or_else(|| {
+        let key = self.ask(|answer| Ask::Key(asked, answer)).await?;
+        let statuses = self.ask(|answer| Ask::StatusOf(vec![key], answer)).await?;
+        statuses.into_iter().next().ok_or_else(|| {
             Trouble::new(ErrorCode::NoSuchAgent, format!("no agent is called {name:?}"))
                 .hint("a group is not one; its members are")
         })

@@ -19,6 +19,7 @@ use super::events::blocking;
 use super::spec::Usual;
 use super::{Desk, Trouble};
 use crate::engine::Ask;
+use crate::names::Shown;
 use crate::wire::{CrashReason, SupervisorStatus, stamp};
 
 /// What restarts are counted over.
@@ -49,7 +50,16 @@ async fn supervisor(State(desk): State<Desk>) -> Result<Json<SupervisorStatus>, 
     status.agent_crash_reason = told.crash_reason.into_iter().filter(|(n, _)| known(n)).collect();
     status.restart_reasons = told.reasons;
     status.total_permanent_deaths = told.permanent_deaths;
+    let shown = desk.engine.shown();
+    status.agent_restart_counts = by_shown(shown, status.agent_restart_counts);
+    status.agent_current_backoff = by_shown(shown, status.agent_current_backoff);
+    status.agent_last_restart = by_shown(shown, status.agent_last_restart);
+    status.agent_crash_reason = by_shown(shown, status.agent_crash_reason);
     Ok(Json(status))
+}
+
+fn by_shown<T>(shown: &Shown, by_key: BTreeMap<Name, T>) -> BTreeMap<Name, T> {
+    by_key.into_iter().map(|(key, value)| (shown.name(&key), value)).collect()
 }
 
 /// What the events since the daemon was started add up to.

@@ -146,8 +146,8 @@ impl Viewer {
     }
 
     async fn status(&self) -> Option<AgentStatus> {
-        let names = vec![self.name.as_str().to_owned()];
-        self.desk.ask(|answer| Ask::Status(names, answer)).await.ok()?.pop()
+        let keys = vec![self.name.clone()];
+        self.desk.ask(|answer| Ask::StatusOf(keys, answer)).await.ok()?.pop()
     }
 
     /// Shows one run's terminal until the run is over.

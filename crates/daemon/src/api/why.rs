@@ -77,7 +77,13 @@ async fn why(
         let tail = reader.tail(&name, run.run)?.unwrap_or_default();
         Ok((Some(run), events, tail))
     });
-    let (run, events, tail) = read.await?;
+    let (mut run, events, tail) = read.await?;
+    let shown = desk.engine.shown();
+    let agent = shown.status(agent);
+    if let Some(run) = &mut run {
+        run.agent = shown.name(&run.agent);
+    }
+    let events = events.into_iter().map(|event| shown.event(event)).collect();
     if let (Some(wanted), None) = (query.run, &run) {
         let message = format!("{} has no run {wanted}", agent.name);
         let hint = format!("`defib history {}` lists its runs", agent.name);

@@ -97,9 +97,25 @@ async fn may_see(desk: &Desk, path: &str, project: &Name) -> bool {
     if !matches!(parts.next(), None | Some("logs" | "caps" | "ledger" | "runs" | "why")) {
         return false;
     }
-    let name = name.to_owned();
+    let Some(name) = decoded(name) else { return false };
     let found = desk.ask(|answer| Ask::Status(vec![name], answer)).await;
     found.is_ok_and(|found| found.iter().all(|status| status.project == *project))
+}
+
+/// A part of an address, as whoever answers will read it.
+fn decoded(part: &str) -> Option<String> {
+    let mut bytes = Vec::new();
+    let mut rest = part.bytes();
+    while let Some(byte) = rest.next() {
+        if byte == b'%' {
+            let digits = [rest.next()?, rest.next()?];
+            let digits = std::str::from_utf8(&digits).ok()?;
+            bytes.push(u8::from_str_radix(digits, 16).ok()?);
+        } else {
+            bytes.push(byte);
+        }
+    }
+    String::from_utf8(bytes).ok()
 }
 
 fn refused() -> Trouble {
@@ -108,4 +124,23 @@ fn refused() -> Trouble {
         "`defib self` is for agents; `views = \"project\"` in an agent's file lets it look at its \
          project",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::decoded;
+
+    #[test]
+    fn a_part_of_an_address_is_read_as_it_was_meant() {
+        for (part, text) in [
+            ("web", Some("web")),
+            ("night%2Fweb", Some("night/web")),
+            ("%C3%84rzte", Some("Ärzte")),
+            ("%2", None),
+            ("%zz", None),
+            ("%FF", None),
+        ] {
+            assert_eq!(decoded(part).as_deref(), text, "{part}");
+        }
+    }
 }

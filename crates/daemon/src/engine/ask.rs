@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use defib_core::run::{ExitReport, Finding, Status};
 use defib_core::{
-    AgentId, Capability, Class, Goal, Input, Name, Outbox, Policy, Preset, Refusal, RunId, Scope,
-    Signal, Topology,
+    Capability, Class, Goal, Input, Name, Outbox, Policy, Preset, Refusal, RunId, Scope, Signal,
+    Topology,
 };
+use defib_history::Intent;
 use defib_host::protocol::{Request, RunKey};
 use serde_json::Value;
 use tokio::sync::oneshot;
@@ -37,6 +38,8 @@ pub(crate) type Answer<T> = oneshot::Sender<Result<T, Failed>>;
 pub(crate) enum Ask {
     /// Every agent, or those named.
     Status(Vec<String>, Answer<Vec<AgentStatus>>),
+    /// Agents by their keys, as far as they are there.
+    StatusOf(Vec<Name>, Answer<Vec<AgentStatus>>),
     /// The groups, as a tree.
     Groups(Answer<Vec<GroupStatus>>),
     /// What decides about an agent's deaths, and the rule set that it started from.
@@ -47,12 +50,17 @@ pub(crate) enum Ask {
     Info(Answer<DaemonInfo>),
     /// Bring a project up, which has been stored. The answer names its agents.
     Up(Box<UpRequest>, Answer<Vec<Name>>),
+    /// See whether a project can be brought up, and give all that it declares its keys. The answer is what
+    /// has to be on disk before it is.
+    Claim(Box<UpRequest>, Answer<Option<Intent>>),
+    /// The key of the agent or group that a name means, also of one that is gone.
+    Key(String, Answer<Name>),
     /// What bringing a project up would change.
     Plan(Box<UpRequest>, Answer<Plan>),
     /// Take a project down, or all of them. The answer names the agents.
     Down(Option<Name>, Answer<Vec<Name>>),
-    /// Take an agent away that was added without a file.
-    Remove(String, Answer<Name>),
+    /// Take an agent away that was added without a file. The answer names it and its project.
+    Remove(String, Answer<(Name, Name)>),
     /// Do something to an agent or a group. The answer names the agents and their runs before it.
     Act(String, Action, ActionOptions, Answer<BTreeMap<Name, Option<RunId>>>),
     /// Grant or revoke capabilities. Answered when it is on disk.
@@ -103,7 +111,7 @@ pub(crate) enum Ask {
     },
 }
 
-fn failed(code: ErrorCode, message: String, hint: Option<String>) -> Failed {
+pub(super) fn failed(code: ErrorCode, message: String, hint: Option<String>) -> Failed {
     ErrorDetail { code, message, hint }
 }
 
@@ -119,11 +127,14 @@ impl Engine {
                 }
                 drop(answer.send(statuses));
             }
+            Ask::StatusOf(keys, answer) => drop(answer.send(Ok(self.statuses_of(&keys)))),
             Ask::Groups(answer) => drop(answer.send(Ok(self.groups()))),
             Ask::Policy(name, answer) => drop(answer.send(self.policy_of(&name))),
             Ask::Supervisor(answer) => drop(answer.send(Ok(self.supervisor_status()))),
             Ask::Info(answer) => drop(answer.send(Ok(self.info.clone()))),
             Ask::Up(request, answer) => drop(answer.send(self.up(*request))),
+            Ask::Claim(request, answer) => drop(answer.send(self.claim(&request))),
+            Ask::Key(name, answer) => drop(answer.send(self.key_of(&name))),
             Ask::Plan(request, answer) => drop(answer.send(self.plan(&request))),
             Ask::Down(project, answer) => drop(answer.send(self.down(project))),
             Ask::Remove(name, answer) => drop(answer.send(self.remove(&name))),
@@ -170,7 +181,7 @@ impl Engine {
     fn rise_for(&mut self, ask: &Ask) {
         match ask {
             // Whether it could be brought up is asked before it is.
-            Ask::Plan(..) | Ask::Info(_) => return,
+            Ask::Plan(..) | Ask::Claim(..) | Ask::Info(_) => return,
             Ask::Up(request, _) if self.dawn.is_some() => {
                 let known = self.projects.get(&request.config.project);
                 if known.is_some_and(|known| known.path == request.path) {
@@ -180,9 +191,11 @@ impl Engine {
             }
             Ask::Up(..)
             | Ask::Status(..)
+            | Ask::StatusOf(..)
             | Ask::Groups(_)
             | Ask::Policy(..)
             | Ask::Supervisor(_)
+            | Ask::Key(..)
             | Ask::Down(..)
             | Ask::Remove(..)
             | Ask::Act(..)
@@ -213,6 +226,7 @@ impl Engine {
         let at = self.heed();
         let answer = self.supervisor.handle(at, input, &mut out);
         self.drain(&mut out);
+        self.show_names();
         answer.map_err(|refusal| match refusal {
             Refusal::Unknown => failed(ErrorCode::NoSuchAgent, refusal.to_string(), None),
             Refusal::NotInState { .. } => {
@@ -224,7 +238,7 @@ impl Engine {
     }
 
     fn up(&mut self, request: UpRequest) -> Result<Vec<Name>, Failed> {
-        self.check_names(&request)?;
+        self.claim(&request)?;
         let project = self.project_from(request);
         let name = project.config.project.clone();
         self.keep_project(&project);
@@ -232,14 +246,14 @@ impl Engine {
         self.apply();
         self.open_purses();
         self.ask_core(Input::UpAsked(Scope::Project(name.clone())))?;
-        let agents = self.projects.get(&name).map(Project::specs).unwrap_or_default();
-        Ok(agents.into_iter().map(|spec| spec.name).collect())
+        Ok(self.projects.get(&name).map(|project| self.shown_of(project)).unwrap_or_default())
     }
 
     /// The project of a request. A reload keeps what the caller of `up` gave: its own caller may be
     /// another shell.
     fn project_from(&self, request: UpRequest) -> Project {
         let UpRequest { path, mut config, mut mode, mut environment, options: _, reload } = request;
+        self.names.put_keys(&mut config);
         config.compact();
         if let Some(old) = self.projects.get(&config.project).filter(|_| reload) {
             mode = old.mode;
@@ -248,9 +262,10 @@ impl Engine {
         Project { path, config, mode, environment }
     }
 
-    /// One name, one agent, and one name, one project: whoever comes second is told.
-    fn check_names(&self, request: &UpRequest) -> Result<(), Failed> {
+    /// One name, one project: whoever comes second is told. Agents of two projects may share one.
+    pub(super) fn check_names(&self, request: &UpRequest) -> Result<(), Failed> {
         self.check_agreement(request)?;
+        self.check_keys(request)?;
         let UpRequest { path, config, .. } = request;
         let known = self.projects.get(&config.project).filter(|known| known.path != *path);
         if let Some(known) = known.filter(|known| self.is_wanted(known)) {
@@ -261,23 +276,11 @@ impl Engine {
             );
             return Err(failed(ErrorCode::Config, message, Some(hint)));
         }
-        for agent in &config.agents {
-            let other = self.projects.values().find(|project| {
-                project.config.project != config.project
-                    && project.config.agents.iter().any(|known| known.name == agent.name)
-            });
-            if let Some(other) = other {
-                let (name, project) = (&agent.name, &other.config.project);
-                let message = format!("{name} is declared by project {project} already");
-                let hint = "rename one of them, or take the other project down".to_owned();
-                return Err(failed(ErrorCode::Config, message, Some(hint)));
-            }
-        }
         Ok(())
     }
 
     /// Whether anything of a project should be up.
-    fn is_wanted(&self, project: &Project) -> bool {
+    pub(super) fn is_wanted(&self, project: &Project) -> bool {
         let agents = project.config.agents.iter();
         let ids = agents.filter_map(|agent| self.supervisor.agent(&agent.name));
         ids.into_iter().any(|id| self.supervisor.goal(id) != Goal::Down)
@@ -331,19 +334,19 @@ impl Engine {
         let mut plan = Plan::default();
         let specs = new.specs();
         for spec in &specs {
+            // It is about one file, and so are the names.
+            let name = spec.name.plain();
             match before.get(&spec.name) {
-                None => plan.added.push(spec.name.clone()),
-                Some(old) if old.generation != spec.generation => {
-                    plan.restarted.push(spec.name.clone());
-                }
+                None => plan.added.push(name),
+                Some(old) if old.generation != spec.generation => plan.restarted.push(name),
                 Some(old) if old != spec || is_confined_otherwise(&spec.name) => {
-                    plan.changed.push(spec.name.clone());
+                    plan.changed.push(name);
                 }
-                Some(_) => plan.unchanged.push(spec.name.clone()),
+                Some(_) => plan.unchanged.push(name),
             }
         }
         let gone = before.keys().filter(|name| !specs.iter().any(|spec| spec.name == **name));
-        plan.removed = gone.cloned().collect();
+        plan.removed = gone.map(Name::plain).collect();
         Ok(plan)
     }
 
@@ -356,32 +359,32 @@ impl Engine {
             }
             None => Scope::All,
         };
+        self.ask_core(Input::DownAsked(scope.clone()))?;
         let of_scope = |project: &&Project| match &scope {
             Scope::Project(name) => project.config.project == *name,
             Scope::Agent(_) | Scope::Group(_) | Scope::All => true,
         };
-        let agents = self.projects.values().filter(of_scope).flat_map(Project::specs);
-        let names: Vec<Name> = agents.map(|spec| spec.name).collect();
-        self.ask_core(Input::DownAsked(scope))?;
-        Ok(names)
+        let projects = self.projects.values().filter(of_scope);
+        Ok(projects.flat_map(|project| self.shown_of(project)).collect())
     }
 
-    fn remove(&mut self, name: &str) -> Result<Name, Failed> {
+    fn remove(&mut self, name: &str) -> Result<(Name, Name), Failed> {
         let agent = self.find(name)?;
         let name = self.supervisor.name(agent).clone();
         let project = self.supervisor.project(agent).clone();
         let own_file = self.home.join("adhoc");
         let added = self.projects.get(&project).is_some_and(|of| of.path.starts_with(&own_file));
         if !added {
-            let message = format!("{name} is declared in a file");
+            let message = format!("{} is declared in a file", self.handle.shown.name(&name));
             let hint = "take it out of the file and run `defib reload`".to_owned();
             return Err(failed(ErrorCode::NotInState, message, Some(hint)));
         }
         self.drop_changes(&(project.clone(), name.clone()));
         self.projects.remove(&project);
         self.send(&Request::Keep { key: format!("project/{project}"), bytes: Vec::new() });
+        let shown = self.handle.shown.name(&name);
         self.apply();
-        Ok(name)
+        Ok((shown, project))
     }
 
     fn act(
@@ -412,14 +415,15 @@ impl Engine {
         let agent = self.find(name)?;
         let name = self.supervisor.name(agent).clone();
         let run = self.supervisor.sight(agent).run.filter(|_| self.pids.contains_key(&name));
+        let shown = self.handle.shown.name(&name);
         let Some(run) = run else {
-            let message = format!("{name} has no process");
-            let hint = format!("`defib start {name}` starts it");
+            let message = format!("{shown} has no process");
+            let hint = format!("`defib start {shown}` starts it");
             return Err(failed(ErrorCode::NotInState, message, Some(hint)));
         };
-        let key = RunKey { agent: name.clone(), run };
+        let key = RunKey { agent: name, run };
         self.send(&Request::Signal { key, signal: signal.0 });
-        Ok(name)
+        Ok(shown)
     }
 
     fn unspawnable(&mut self, key: &RunKey, why: String) {
@@ -428,30 +432,5 @@ impl Engine {
         let finding = Finding { class: Class::Config, evidence: Some(why.into()), resets_at: None };
         let report = ExitReport { status, finding: Some(finding) };
         self.handle(Input::Exited { agent, run: key.run, report });
-    }
-
-    /// The agent or group that a name means.
-    fn scope(&self, name: &str) -> Result<Scope, Failed> {
-        let group = Name::parse(name).ok().and_then(|name| self.supervisor.group(&name));
-        match group {
-            Some(group) => Ok(Scope::Group(group)),
-            None => self.find(name).map(Scope::Agent),
-        }
-    }
-
-    /// The agent that a name means; `project/name` is understood too.
-    pub(super) fn find(&self, name: &str) -> Result<AgentId, Failed> {
-        let bare = name.rsplit('/').next().unwrap_or(name);
-        let found = Name::parse(bare).ok().and_then(|name| self.supervisor.agent(&name));
-        found.ok_or_else(|| {
-            let known: Vec<&str> =
-                self.supervisor.declared().map(|(_, n)| n.as_str()).take(8).collect();
-            let hint = if known.is_empty() {
-                "no agent is declared; `defib up` brings a project up".to_owned()
-            } else {
-                format!("there are: {}", known.join(", "))
-            };
-            failed(ErrorCode::NoSuchAgent, format!("no agent is called {name:?}"), Some(hint))
-        })
     }
 }

@@ -53,7 +53,7 @@ impl Capabilities {
     ) -> Capabilities {
         let changes = intents.kept.iter().filter_map(|(key, text)| {
             let (project, agent) = key.strip_prefix(CHANGES)?.split_once('/')?;
-            let of = (Name::parse(project).ok()?, Name::parse(agent).ok()?);
+            let of = (Name::known(project).ok()?, Name::known(agent).ok()?);
             Some((of, serde_json::from_str(text).ok()?))
         });
         let in_force =
@@ -179,8 +179,8 @@ impl Engine {
         match self.try_change(name, change, tokens) {
             Err(failed) => drop(answer.send(Err(failed))),
             Ok((name, intent)) => {
-                let caps = self.caps(name.as_str());
-                self.intents.store(vec![intent], move || drop(answer.send(caps)));
+                let caps = self.caps_of(&name);
+                self.intents.store(vec![intent], move || drop(answer.send(Ok(caps))));
             }
         }
     }
@@ -193,12 +193,13 @@ impl Engine {
     ) -> Result<(Name, Intent), Failed> {
         let agent = self.find(name)?;
         let name = self.supervisor.name(agent).clone();
+        let shown = self.handle.shown.name(&name);
         let declared = self.recipe(&name).and_then(|(project, agent)| {
             Some((project.config.project.clone(), agent.capabilities.clone()?))
         });
         let Some((project, declared)) = declared else {
             return Err(refused(
-                format!("{name} has no sandbox, so there is nothing to grant or revoke"),
+                format!("{shown} has no sandbox, so there is nothing to grant or revoke"),
                 "give it `capabilities = […]` in its file and run `defib reload`".to_owned(),
             ));
         };
@@ -219,8 +220,8 @@ impl Engine {
                 }
                 CapabilityChange::Revoke => {
                     return Err(refused(
-                        format!("{name} does not have {token}"),
-                        format!("`defib caps {name}` shows what it has"),
+                        format!("{shown} does not have {token}"),
+                        format!("`defib caps {shown}` shows what it has"),
                     ));
                 }
             }
@@ -244,23 +245,30 @@ impl Engine {
     /// What an agent may do, now and next, and what of that is enforced here.
     pub(super) fn caps(&self, name: &str) -> Result<Caps, Failed> {
         let agent = self.find(name)?;
-        let name = self.supervisor.name(agent).clone();
-        let next = self.capabilities_of(&name);
-        let (capabilities, pending) = self.capabilities_shown(&name);
-        let changes = self.changes_of(&name);
+        Ok(self.caps_of(self.supervisor.name(agent)))
+    }
+
+    fn caps_of(&self, name: &Name) -> Caps {
+        let next = self.capabilities_of(name);
+        let (capabilities, pending) = self.capabilities_shown(name);
+        let changes = self.changes_of(name);
         let granted =
             |token: &Capability| changes.is_some_and(|changes| changes.granted.contains(token));
         let revoked = changes.map(|changes| changes.revoked.iter().map(ToString::to_string));
-        let warnings = self.warnings_of(&name, next.as_deref());
-        Ok(Caps {
-            run: self.in_force(&name).map(|now| now.run),
+        let warnings = self.warnings_of(name, next.as_deref());
+        Caps {
+            run: self.in_force(name).map(|now| now.run),
             capabilities,
             capabilities_pending: pending,
             tokens: report::tokens(next.as_deref().unwrap_or_default(), granted),
             revoked: revoked.into_iter().flatten().collect(),
             warnings,
-            ..report::caps(name, next.as_deref(), defib_host::sandbox::support())
-        })
+            ..report::caps(
+                self.handle.shown.name(name),
+                next.as_deref(),
+                defib_host::sandbox::support(),
+            )
+        }
     }
 
     /// Which tokens would lead nowhere now.

@@ -12,6 +12,7 @@ mod death;
 mod drain;
 mod group;
 mod money;
+mod names;
 mod own;
 mod secrets;
 mod session;
@@ -33,11 +34,11 @@ pub(crate) use ask::{Answer, Ask};
 pub(crate) use start::Setup;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use defib_autopsy::Autopsy;
@@ -59,8 +60,12 @@ use crate::ledger::Ledger;
 use crate::liveness::Owns;
 use crate::logs::{Activity, Scribe, ScribeEvent, Source};
 use crate::metrics::Target;
+use crate::names::{Names, Shown};
 use crate::notify::Roll;
 use crate::recipe::Project;
+
+/// How many events a slow watcher may be behind before it has to catch up from the history.
+const WATCHERS_BEHIND: usize = 4096;
 
 /// The way to the engine, for everyone else in the daemon.
 #[derive(Debug, Clone)]
@@ -71,9 +76,25 @@ pub(crate) struct EngineHandle {
     growth: broadcast::Sender<Name>,
     history: Arc<History>,
     ledger: Ledger,
+    shown: Shown,
 }
 
 impl EngineHandle {
+    /// A way to an engine that is not there yet, and where that will find what it is asked.
+    fn open(history: Arc<History>, ledger: Ledger) -> io::Result<(EngineHandle, Receiver<Ask>)> {
+        let (asks, inbox) = channel();
+        let handle = EngineHandle {
+            asks,
+            wake: Arc::new(Waker::new()?),
+            events: broadcast::Sender::new(WATCHERS_BEHIND),
+            growth: broadcast::Sender::new(1024),
+            history,
+            ledger,
+            shown: Shown::default(),
+        };
+        Ok((handle, inbox))
+    }
+
     /// Hands a request over. The answer comes the way that the request carries.
     pub(crate) fn tell(&self, ask: Ask) {
         // The engine ends only with the process.
@@ -89,6 +110,11 @@ impl EngineHandle {
     /// The names of agents whose logs grow, from now on.
     pub(crate) fn growth(&self) -> broadcast::Receiver<Name> {
         self.growth.subscribe()
+    }
+
+    /// What keys are shown as.
+    pub(crate) fn shown(&self) -> &Shown {
+        &self.shown
     }
 
     /// What agents have and spend.
@@ -157,6 +183,7 @@ pub(crate) struct Engine {
     timer: BootTimer,
     clock_steps: ClockSteps,
     projects: BTreeMap<Name, Project>,
+    names: Names,
     /// Where each agent is declared: its project, and its place in that.
     declared_in: BTreeMap<Name, (Name, usize)>,
     pids: BTreeMap<Name, u32>,

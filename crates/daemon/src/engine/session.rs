@@ -29,7 +29,7 @@ impl Sessions {
     /// Those that were seen before us.
     pub(super) fn stored(intents: &Intents) -> Sessions {
         let seen = intents.kept.iter().filter_map(|(key, session)| {
-            Some((Name::parse(key.strip_prefix("session/")?).ok()?, session.clone()))
+            Some((Name::known(key.strip_prefix("session/")?).ok()?, session.clone()))
         });
         Sessions { known: seen.collect(), resumed: BTreeMap::new() }
     }

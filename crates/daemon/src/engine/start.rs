@@ -6,7 +6,6 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use defib_core::limit::Tally;
@@ -18,11 +17,10 @@ use defib_history::{Event, History, Intents, Run, RunFilter, Usage};
 use defib_host::Channel;
 use defib_host::clock::{BootTimer, ClockSteps, boot_id, now};
 use defib_host::protocol::{News, Request, RunEnd, RunKey};
-use defib_host::wake::Waker;
 use rustix::event::{PollFd, PollFlags, poll};
 use serde::Deserialize as _;
 use serde_json::Value;
-use tokio::sync::{broadcast, watch};
+use tokio::sync::watch;
 
 use super::ask::Ask;
 use super::capabilities::Capabilities;
@@ -40,13 +38,11 @@ use crate::liveness::Owns;
 use crate::logs::{Activity, Scribe};
 use crate::meter::Meters;
 use crate::metrics::Target;
+use crate::names::Names;
 use crate::notify::Roll;
 use crate::recipe::Project;
 use crate::terminal::Terminals;
 use crate::wire::{DaemonInfo, Mode, stamp};
-
-/// How many events a slow watcher may be behind before it has to catch up from the history.
-const WATCHERS_BEHIND: usize = 4096;
 
 /// What a daemon begins with.
 pub(crate) struct Setup {
@@ -165,7 +161,7 @@ impl Inheritance {
     /// What was kept under keys that begin with `prefix`.
     fn under<'h>(&'h self, prefix: &'h str) -> impl Iterator<Item = (Name, &'h [u8])> + 'h {
         self.kept.iter().filter_map(move |(key, bytes)| {
-            Some((Name::parse(key.strip_prefix(prefix)?).ok()?, bytes.as_slice()))
+            Some((Name::known(key.strip_prefix(prefix)?).ok()?, bytes.as_slice()))
         })
     }
 }
@@ -210,21 +206,13 @@ impl Engine {
         let happened = whole.as_ref().map_or(u64::MAX, |whole| whole.0);
         let TakenUp { journal, last_days, last_unwritten, used } =
             take_up_journal(&home, &history, highest_seq, happened)?;
-        let (projects, unreadable) = projects(&heard, &intents, whole.is_some());
+        let (mut projects, unreadable) = projects(&heard, &intents, whole.is_some());
+        let names = Names::begin(&intents, &mut projects, &history);
         let (lives, view) = heard.lives();
         let started = now();
         let settings = settings(&projects, started.mono);
-        let (asks, inbox) = channel();
-        let wake = Arc::new(Waker::new()?);
         let (ledger, clerk) = Ledger::open(history.clone(), &intents);
-        let handle = EngineHandle {
-            asks,
-            wake: wake.clone(),
-            events: broadcast::Sender::new(WATCHERS_BEHIND),
-            growth: broadcast::Sender::new(1024),
-            history: history.clone(),
-            ledger,
-        };
+        let (handle, inbox) = EngineHandle::open(history.clone(), ledger)?;
         let money = Money::start(home.clone(), &handle, clerk, heard.kept.get("otlp"))?;
         let activity = Activity::default();
         let watchers = (activity.clone(), money.meters.clone());
@@ -250,10 +238,11 @@ impl Engine {
             questions: BTreeMap::new(),
             handle: handle.clone(),
             asks: inbox,
-            wake,
+            wake: handle.wake.clone(),
             timer: BootTimer::new()?,
             clock_steps: ClockSteps::new()?,
             projects,
+            names,
             declared_in: BTreeMap::new(),
             pids: BTreeMap::new(),
             traces: BTreeMap::new(),
@@ -348,6 +337,7 @@ impl Engine {
         }
         self.open_purses();
         self.tidy_soon();
+        self.show_names();
         self.tell("daemon-adopted", None, [("agents", count.into())]);
     }
 
@@ -361,7 +351,7 @@ impl Engine {
             self.keep_project(&project);
         }
         let lives = intents.kept.iter().filter_map(|(key, text)| {
-            let name = Name::parse(key.strip_prefix("life/")?).ok()?;
+            let name = Name::known(key.strip_prefix("life/")?).ok()?;
             Some((name, serde_json::from_str::<Life>(text).ok()?))
         });
         let mut lives: BTreeMap<Name, Life> = lives.collect();
@@ -399,6 +389,7 @@ impl Engine {
         self.warn_of_the_spent();
         self.handle(Input::Booted);
         self.open_purses();
+        self.show_names();
     }
 
     fn say(&mut self, says: Vec<Saying>) {

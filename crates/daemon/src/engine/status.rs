@@ -20,13 +20,8 @@ impl Engine {
         }
         let mut statuses = Vec::new();
         for name in names {
-            let group = Name::parse(name).ok().and_then(|name| self.supervisor.group(&name));
-            match group {
-                Some(group) => {
-                    statuses.extend(self.supervisor.members(group).map(|id| self.agent_status(id)));
-                }
-                None => statuses.push(self.agent_status(self.find(name)?)),
-            }
+            let ids = self.ids_in(&self.scope(name)?);
+            statuses.extend(ids.into_iter().map(|id| self.agent_status(id)));
         }
         Ok(statuses)
     }
@@ -134,15 +129,24 @@ impl Engine {
     }
 
     pub(super) fn runs_in(&self, scope: &Scope) -> BTreeMap<Name, Option<RunId>> {
-        let ids: Vec<AgentId> = match scope {
+        let run = |id: AgentId| (self.supervisor.name(id).clone(), self.supervisor.sight(id).run);
+        self.ids_in(scope).into_iter().map(run).collect()
+    }
+
+    fn ids_in(&self, scope: &Scope) -> Vec<AgentId> {
+        match scope {
             Scope::Agent(id) => vec![*id],
             Scope::Group(group) => self.supervisor.members(*group).collect(),
             Scope::Project(_) | Scope::All => {
                 self.supervisor.declared().map(|(id, _)| id).collect()
             }
-        };
-        let run = |id: AgentId| (self.supervisor.name(id).clone(), self.supervisor.sight(id).run);
-        ids.into_iter().map(run).collect()
+        }
+    }
+
+    /// Agents by their keys, as far as they are there.
+    pub(super) fn statuses_of(&self, keys: &[Name]) -> Vec<AgentStatus> {
+        let ids = keys.iter().filter_map(|key| self.supervisor.agent(key));
+        ids.map(|id| self.agent_status(id)).collect()
     }
 
     /// Whether nothing is left that could have a process.

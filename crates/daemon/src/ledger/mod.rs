@@ -103,7 +103,7 @@ impl Ledger {
     pub(crate) fn open(history: Arc<History>, intents: &Intents) -> (Ledger, Clerk) {
         let mut purses: BTreeMap<Name, Purse> = BTreeMap::new();
         for (key, text) in &intents.kept {
-            let name = key.strip_prefix(KEY).and_then(|name| Name::parse(name).ok());
+            let name = key.strip_prefix(KEY).and_then(|name| Name::known(name).ok());
             if let (Some(name), Ok(purse)) = (name, serde_json::from_str(text)) {
                 purses.insert(name, purse);
             }

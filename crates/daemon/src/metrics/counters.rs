@@ -154,7 +154,7 @@ impl Exports {
 }
 
 fn labels((agent, project): &(Name, Option<Name>)) -> Labels {
-    vec![("agent", agent.as_str().to_owned()), of_project(project.as_ref())]
+    vec![("agent", agent.plain().into()), of_project(project.as_ref())]
 }
 
 fn of_project(project: Option<&Name>) -> (&'static str, String) {

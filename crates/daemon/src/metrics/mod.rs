@@ -162,7 +162,7 @@ fn used((process, pid): (&'static str, u32)) -> Option<Own> {
 }
 
 fn of(agent: &AgentStatus) -> Labels {
-    vec![("agent", agent.name.as_str().to_owned()), ("project", agent.project.as_str().to_owned())]
+    vec![("agent", agent.name.plain().into()), ("project", agent.project.as_str().to_owned())]
 }
 
 fn with(mut labels: Labels, key: &'static str, value: &str) -> Labels {

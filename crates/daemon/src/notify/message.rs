@@ -100,13 +100,14 @@ impl Sender {
 
     /// A message about one agent.
     pub(crate) fn single(&self, id: String, telling: &Telling, standing: &Standing) -> Message {
-        let Telling { agent, topic, at } = telling;
+        let Telling { topic, at, .. } = telling;
+        let agent = telling.agent.written();
         let death = standing.death.clone().filter(|_| is_of_a_death(*topic));
         Message {
-            agent: Some(agent.clone()),
             run: standing.run,
             text: sentence(telling, standing),
-            hint: hint(agent, *topic, standing),
+            hint: hint(&agent, *topic, standing),
+            agent: Some(agent),
             death,
             ..self.blank(id, topic.word(), *at)
         }
@@ -124,7 +125,7 @@ impl Sender {
             *counts.entry(telling.topic.word().to_owned()).or_default() += 1;
         }
         let line = |(telling, standing): &(Telling, &Standing)| Line {
-            agent: telling.agent.clone(),
+            agent: telling.agent.written(),
             event: telling.topic.word().to_owned(),
             text: sentence(telling, standing),
         };
@@ -157,7 +158,7 @@ const fn is_of_a_death(topic: Topic) -> bool {
 }
 
 fn sentence(telling: &Telling, standing: &Standing) -> String {
-    let agent = &telling.agent;
+    let agent = telling.agent.written();
     let died = standing.death.as_ref().map(Death::shown);
     let because = died.map(|died| format!(": {died}")).unwrap_or_default();
     match telling.topic {

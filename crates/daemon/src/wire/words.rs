@@ -68,8 +68,10 @@ stand_in!(
     ObjectBuilder::new()
         .schema_type(Type::String)
         .min_length(Some(1))
-        .max_length(Some(MAX_NAME_LEN))
-        .description(Some("Letters, digits, `-`, `_` and `.`."))
+        .max_length(Some(2 * MAX_NAME_LEN + 1))
+        .description(Some(
+            "Letters, digits, `-`, `_` and `.`; `project/name` where agents of several projects have it.",
+        ))
         .into()
 );
 stand_in!(
