@@ -164,20 +164,20 @@ fn the_api_takes_both_forms_and_gives_names_that_it_takes() {
         up(&bench, project, "forever");
     }
     let ambiguous = bench.look("/api/v1/agents/web");
-    assert_eq!(ambiguous.status, 400);
+    assert_eq!(ambiguous.code, 400);
     let full = bench.look("/api/v1/agents/night%2Fweb");
     assert_eq!(full.json()[0]["project"], "night");
     for status in bench.look("/api/v1/agents").json().as_array().unwrap() {
         let name = status["name"].as_str().unwrap().replace('/', "%2F");
         for below in ["", "/runs", "/why", "/logs", "/policy", "/caps", "/ledger", "/usage"] {
             let reply = bench.look(&format!("/api/v1/agents/{name}{below}"));
-            assert_eq!(reply.status, 200, "{name}{below}");
+            assert_eq!(reply.code, 200, "{name}{below}");
         }
     }
     let groups = bench.look("/api/v1/groups").json();
     assert_eq!(groups[0]["name"], "day/pair");
     assert_eq!(groups[1]["members"][0]["name"], "night/web");
-    let metrics = String::from_utf8(bench.look("/metrics").body).unwrap();
+    let metrics = bench.look("/metrics").body;
     for project in ["day", "night"] {
         let of = format!("agent=\"web\",project=\"{project}\"");
         assert!(metrics.contains(&of), "{of}: {metrics}");
