@@ -73,9 +73,13 @@ impl Container {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// Whether the first process keeps TERM until somebody asks for it.
+    /// Whether the first process keeps TERM until somebody asks for it. Before it is ours it is
+    /// `unshare`, which does so too, for a moment.
     fn holds_term(&self) -> bool {
         let status = self.read("status");
+        if !status.starts_with("Name:\tdefib\n") {
+            return false;
+        }
         let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
         let blocked = blocked.and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
         blocked.is_some_and(|set| set & (1 << (Signal::TERM.as_raw() - 1)) != 0)
