@@ -31,7 +31,7 @@ impl Down {
             return output::print("all agents are down, and the daemon with them\n");
         }
         let project = self.file.config()?.project;
-        let names: Vec<Name> = client.post("/api/v1/down", &json!({ "project": project }))?;
+        let names: Vec<Name> = client.insist("/api/v1/down", &json!({ "project": project }))?;
         loop {
             let now = statuses(context, &[])?;
             let ours = now.iter().filter(|status| status.project == project);

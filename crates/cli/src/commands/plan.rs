@@ -41,7 +41,7 @@ impl Reload {
         request.reload = true;
         let changes: Changes = client.post("/api/v1/plan", &request)?;
         output::print(&shown(&changes))?;
-        let _: Vec<Name> = client.post("/api/v1/up", &request)?;
+        let _: Vec<Name> = client.insist("/api/v1/up", &request)?;
         output::print("applied\n")
     }
 }

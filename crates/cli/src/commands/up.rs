@@ -291,7 +291,7 @@ fn events(context: &Context, which: &str) -> Vec<Value> {
 fn take_down(context: &Context, project: &Name) -> Result<(), Failure> {
     output::print(&format!("\ntaking {project} down\n"))?;
     let down = json!({ "project": project });
-    let _: Vec<Name> = context.client()?.post("/api/v1/down", &down)?;
+    let _: Vec<Name> = context.client()?.insist("/api/v1/down", &down)?;
     wait_until(context, project, Duration::from_secs(600), |ours| ours.iter().all(is_down))?;
     output::print(&format!("{project} is down\n"))
 }
@@ -376,7 +376,7 @@ fn once(context: &Context, brought: &Brought, interrupted: &Interrupted) -> Resu
             output::print(&format!("\n{}", super::post_mortem(&why, jiff::Timestamp::now())))?;
         }
     }
-    let _: Vec<Name> = client.post("/api/v1/down", &json!({ "project": project }))?;
+    let _: Vec<Name> = client.insist("/api/v1/down", &json!({ "project": project }))?;
     wait_until(context, project, Duration::from_secs(600), |ours| ours.iter().all(is_down))?;
     if statuses(context, &[])?.iter().all(is_down) {
         client.close()?;
