@@ -145,7 +145,7 @@ fn check_history(bench: &Bench, job: &Job, tally: &Tally) -> io::Result<Verdict>
     }
     let (mut wrong, mut runs_in_all) = (Vec::new(), 0);
     for (id, name) in (HEALTHY..).zip(&names) {
-        let text = told(&["history", name, "--json", "-n", "10000000"])?;
+        let text = told(&["history", name, "--json", "-n", "100000"])?;
         let runs: Vec<Value> = serde_json::from_slice(&text)?;
         let begun = begun.get(&id).copied().unwrap_or(0);
         runs_in_all += runs.len();

@@ -24,9 +24,10 @@ pub fn settle_allocator() {
     }
 }
 
-/// Gives back to the system what was allocated and is no longer used. Worth it after something large
-/// that does not come again soon.
+/// Gives back to the system what was allocated and is no longer used, and the code that was. Worth it
+/// after something large that does not come again soon.
 pub fn release_memory() {
+    release_code();
     #[cfg(target_env = "gnu")]
     // SAFETY: it takes a number, and touches only memory that nobody has allocated.
     unsafe {
@@ -40,9 +41,8 @@ pub fn pack<K: Ord, V>(map: &mut BTreeMap<K, V>) {
     *map = std::mem::take(map).into_iter().collect();
 }
 
-/// Lets go of the pages of our own program, which were needed to start. What is needed again comes
-/// back by itself from the file.
-pub(crate) fn release_code() {
+/// Lets go of the pages of our own program. What is needed again comes back by itself from the file.
+fn release_code() {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let Ok(program) = std::fs::read_link("/proc/self/exe") else { return };
     for line in maps.lines() {

@@ -23,7 +23,7 @@ use rustix::time::Timespec;
 use crate::cgroup::Cgroups;
 use crate::child::{Fault, Launcher};
 use crate::daemon::Daemon;
-use crate::footprint::{pack, release_code, release_memory, settle_allocator};
+use crate::footprint::{pack, release_memory, settle_allocator};
 use crate::notify::Listeners;
 use crate::protocol::{News, Profile, Request, RunKey, SpawnOrder, VERSION};
 use crate::runs::{Event, Known, Runs};
@@ -85,7 +85,6 @@ pub fn run(options: KeeperOptions) -> io::Result<ExitCode> {
         ending: None,
     };
     release_memory();
-    release_code();
     loop {
         if let Some(code) = keeper.turn() {
             keeper.runs.remove_cgroups();
