@@ -2,21 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it is wrong")]
 
+mod common;
+
 use std::fs::File;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
+use common::await_that;
 use rustix::process::{Pid, Signal};
-
-/// Waits for something to be so.
-fn await_that(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while !is_so() {
-        assert!(Instant::now() < deadline, "{what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
 
 /// A process namespace of its own, with `defib up` as its first process.
 struct Container {

@@ -73,20 +73,20 @@ impl Name {
     /// With its project, as we know it: `project+name`.
     #[must_use]
     pub fn keyed(project: &Name, name: &Name) -> Name {
-        Name(Arc::from(format!("{project}{AS_KEY}{name}")))
+        joined(project.as_str(), AS_KEY, name.as_str())
     }
 
     /// With its project, as people write it: `project/name`.
     #[must_use]
     pub fn in_full(project: &Name, name: &Name) -> Name {
-        Name(Arc::from(format!("{project}{IN_FULL}{name}")))
+        joined(project.as_str(), IN_FULL, name.as_str())
     }
 
     /// As people write it, whether it has its project or not.
     #[must_use]
     pub fn written(&self) -> Name {
         match self.0.split_once(AS_KEY) {
-            Some((project, name)) => Name(Arc::from(format!("{project}{IN_FULL}{name}"))),
+            Some((project, name)) => joined(project, IN_FULL, name),
             None => self.clone(),
         }
     }
@@ -95,7 +95,7 @@ impl Name {
     #[must_use]
     pub fn key(&self) -> Name {
         match self.0.split_once(IN_FULL) {
-            Some((project, name)) => Name(Arc::from(format!("{project}{AS_KEY}{name}"))),
+            Some((project, name)) => joined(project, AS_KEY, name),
             None => self.clone(),
         }
     }
@@ -124,6 +124,10 @@ impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&self.0)
     }
+}
+
+fn joined(project: &str, by: char, name: &str) -> Name {
+    Name(Arc::from(format!("{project}{by}{name}")))
 }
 
 impl TryFrom<String> for Name {
