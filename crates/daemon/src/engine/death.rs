@@ -130,10 +130,11 @@ impl Engine {
         let finding = self.overspent(key).or(finding);
         let finding = self.unless_session_was_lost(key, finding);
         let finding = self.unless_known_before(key, status, finding);
+        let is_its_own = self.is_a_runs(end.peak_bytes);
         let used = Usage {
             cpu_user_ms: Some(end.user_ms),
             cpu_system_ms: Some(end.system_ms),
-            memory_peak_bytes: Some(end.peak_bytes).filter(|peak| self.is_a_runs(*peak)),
+            memory_peak_bytes: is_its_own.then_some(end.peak_bytes),
         };
         // Before the death is told, so that it is told with it.
         self.used.insert(key.agent.clone(), (key.run, used));
@@ -145,9 +146,14 @@ impl Engine {
     }
 
     /// Whether a largest memory was that of a run: one that is not above the keeper's own may be what
-    /// the run had of the keeper before it began.
-    fn is_a_runs(&self, peak_bytes: u64) -> bool {
-        usage::peak(self.info.keeper_pid).is_some_and(|keepers| peak_bytes > keepers)
+    /// the run had of the keeper before it began. The keeper's only grows, so that what small runs had
+    /// asks the system nothing, however many die.
+    fn is_a_runs(&mut self, peak_bytes: u64) -> bool {
+        if peak_bytes > self.keepers_peak {
+            let Some(peak) = usage::peak(self.info.keeper_pid) else { return false };
+            self.keepers_peak = peak;
+        }
+        peak_bytes > self.keepers_peak
     }
 
     /// Why a run was ended, or wanted to end, is no matter for an autopsy.

@@ -192,6 +192,8 @@ pub(crate) struct Engine {
     traces: BTreeMap<Name, (RunId, String)>,
     /// What an agent's last run that ended used, likewise.
     used: BTreeMap<Name, (RunId, Usage)>,
+    /// The most memory that the keeper was seen to have had, in bytes.
+    keepers_peak: u64,
     /// What must not be stored of what those agents write that have any.
     secrets: BTreeMap<Name, Secrets>,
     /// What each agent's latest run says of itself, and is known by.

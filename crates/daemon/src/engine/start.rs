@@ -247,6 +247,7 @@ impl Engine {
             pids: BTreeMap::new(),
             traces: BTreeMap::new(),
             used,
+            keepers_peak: 0,
             secrets: BTreeMap::new(),
             own: owns(&heard),
             capabilities: Capabilities::stored(&intents, heard.under("capabilities/")),
