@@ -66,11 +66,11 @@ impl Container {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// Whether the first process keeps TERM until somebody asks for it. Before it is ours it is
-    /// `unshare`, which does so too, for a moment.
+    /// Whether the first process keeps TERM until somebody asks for it. Before it is ours (`defib`, and
+    /// then `defib-keeper`) it is `unshare`, which does so too, for a moment.
     fn holds_term(&self) -> bool {
         let status = self.read("status");
-        if !status.starts_with("Name:\tdefib\n") {
+        if !status.starts_with("Name:\tdefib") {
             return false;
         }
         let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
@@ -241,8 +241,11 @@ fn on_a_terminal_ctrl_c_stops_the_container_in_order() {
         return;
     }
     let defib = assert_cmd::cargo::cargo_bin("defib");
-    let inside =
-        format!("unshare --pid --fork --mount-proc --kill-child {} --home h up", defib.display());
+    // The shell that `script` takes may be one that stays, hears of Ctrl-C too, and ends by it.
+    let inside = format!(
+        "exec unshare --pid --fork --mount-proc --kill-child {} --home h up",
+        defib.display()
+    );
     let mut terminal = Command::new("script")
         .args(["--quiet", "--return", "--command", &inside, "/dev/null"])
         .current_dir(path)
