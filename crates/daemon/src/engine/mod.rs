@@ -225,9 +225,6 @@ impl Engine {
     /// Works until everything is closed.
     pub(crate) fn work(mut self) {
         loop {
-            self.arm_timer();
-            self.publish();
-            self.wait();
             self.note_sleep();
             let _ = self.timer.fired();
             if self.dawn.as_ref().is_some_and(|dawn| dawn.until <= now().mono) {
@@ -260,6 +257,10 @@ impl Engine {
                 self.finish();
                 return;
             }
+            self.arm_timer();
+            self.publish();
+            // Last: what the keeper said at the beginning may have been read, and not been heeded.
+            self.wait();
         }
     }
 

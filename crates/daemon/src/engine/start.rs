@@ -385,6 +385,10 @@ impl Engine {
         let topology = self.topology();
         let continuity = Continuity::Reboot;
         self.supervisor = Supervisor::restore(settings, topology, snapshot, continuity, now());
+        if self.closing {
+            // Asked for at dawn: nothing starts, and all of it comes back at the next start.
+            self.handle(Input::CloseAsked);
+        }
         self.tell("daemon-started", None, [("pid", std::process::id().into())]);
         self.say(says);
         self.warn_of_the_spent();
