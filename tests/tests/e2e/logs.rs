@@ -148,6 +148,37 @@ fn whoever_follows_a_run_is_done_when_the_next_one_begins() {
 }
 
 #[test]
+fn a_run_that_says_nothing_has_an_empty_log_whoever_asks_and_when() {
+    let bench = bench();
+    let go = bench.file("go");
+    let script = format!("await {go} env DEFIB_RUN forever");
+    let (late, silent) = (bench.agent("late", &script, ""), bench.agent("silent", "forever", ""));
+    let events = bench.up(&[late, silent]);
+    for name in ["late", "silent"] {
+        events.of_run(name, 1, "run-ready");
+        assert!(bench.segments(name).is_empty(), "a log is made for who has something to say");
+        assert_eq!(bench.defib(&["logs", name, "--run", "1"]).good().out, "");
+        bench.defib(&["logs", name, "--run", "2"]).bad(5);
+    }
+    let follower = bench.lines(&["logs", "-f", "--run", "1", "late"]);
+    // The next daemon does not know either where a run began that has not written.
+    bench.kill_daemon();
+    std::fs::write(go, "").unwrap();
+    assert_eq!(follower.next(), "DEFIB_RUN=1");
+    for name in ["late", "silent"] {
+        proc::kill(bench.pid(name), "KILL");
+        bench.await_status(name, |status| status["run"] == 2);
+    }
+    assert_eq!(follower.end().0, Some(0));
+    bench.await_log("late", |log| log == "DEFIB_RUN=1\nDEFIB_RUN=2\n");
+    assert_eq!(bench.defib(&["logs", "late", "--run", "1"]).good().out, "DEFIB_RUN=1\n");
+    for run in ["1", "2"] {
+        assert_eq!(bench.defib(&["logs", "silent", "--run", run]).good().out, "");
+    }
+    bench.defib(&["logs", "silent", "--run", "3"]).bad(5);
+}
+
+#[test]
 fn the_logs_of_several_come_with_names_in_front() {
     let bench = bench();
     bench.up(&[

@@ -4,6 +4,7 @@
 //! which byte of which segment each run begins. A segment is only ever appended to, and rotation is
 //! the beginning of the next one at the beginning of a line, so that no line is split, lost or
 //! doubled, whoever dies in between. The oldest segments go when there are more than are to be kept.
+//! There is no folder before the first run has written something or has ended.
 
 mod activity;
 mod frame;
@@ -34,6 +35,11 @@ pub struct Place {
     pub segment: u64,
     /// At which byte of it.
     pub offset: u64,
+}
+
+impl Place {
+    /// Where a log begins.
+    const FIRST: Place = Place { segment: 1, offset: 0 };
 }
 
 /// The folder of an agent's logs.

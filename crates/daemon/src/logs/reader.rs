@@ -38,11 +38,14 @@ impl LogReader {
         let (start, run, lines) = match extent {
             Extent::LastLines(lines) => (None, None, lines),
             Extent::Run(run, lines) => {
-                let entries = index(folder);
-                let Some((_, start)) = entries.iter().find(|(known, _)| *known == run) else {
+                let noted = index(folder).into_iter().find(|(known, _)| *known == run);
+                let start = noted.map(|(_, place)| place);
+                // The first run may not have written yet.
+                let first = || (run == RunId(1) && !folder.exists()).then_some(Place::FIRST);
+                let Some(start) = start.or_else(first) else {
                     return Err(io::Error::new(io::ErrorKind::NotFound, "its output is not kept"));
                 };
-                (Some(*start), Some(run), lines)
+                (Some(start), Some(run), lines)
             }
         };
         let end = run.and_then(|run| end_of_run(folder, run));

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
@@ -189,6 +189,9 @@ impl Source {
 struct Log {
     writer: Option<Box<SegmentWriter>>,
     start: Place,
+    /// The first run of all, of which nothing is on disk before it writes or ends: a thousand agents
+    /// that start do not wait for a thousand folders.
+    unwritten: Option<RunId>,
     rotation: Rotation,
     /// Whether its turn to be closed will come.
     in_line: bool,
@@ -316,16 +319,13 @@ impl Desk {
         let home = &self.home;
         let log = self.logs.entry(agent.clone()).or_insert_with(|| Log {
             writer: None,
-            start: Place { segment: 0, offset: 0 },
+            start: Place::FIRST,
+            unwritten: None,
             rotation,
             in_line: false,
         });
         log.rotation = rotation;
-        if let Some(writer) = log.writer(home, agent) {
-            writer.set_rotation(rotation);
-            // Where it cannot be noted, it still begins here.
-            log.start = writer.begin_run(run).unwrap_or_else(|_| writer.place());
-        }
+        log.begin(home, agent, run);
         self.bound_open(agent);
         // The run before it is over, and its last line has an end by now.
         (self.grew)(agent);
@@ -357,8 +357,11 @@ impl Desk {
     /// The last bytes of an agent's present run.
     fn tail(&mut self, agent: &Name, most: usize) -> Vec<u8> {
         let Some(log) = self.logs.get_mut(agent) else { return Vec::new() };
+        if log.unwritten.is_some() {
+            return Vec::new();
+        }
         let start = log.start;
-        let writer = log.writer(&self.home, agent);
+        let writer = log.writer(&self.home, agent).ok();
         let tail = writer.and_then(|writer| writer.tail_since(start, most as u64).ok());
         self.bound_open(agent);
         tail.unwrap_or_default()
@@ -467,25 +470,39 @@ impl Desk {
 }
 
 impl Log {
-    fn writer(&mut self, home: &std::path::Path, agent: &Name) -> Option<&mut SegmentWriter> {
-        if self.writer.is_none() {
-            self.writer =
-                SegmentWriter::open(&folder(home, agent), self.rotation).ok().map(Box::new);
+    fn begin(&mut self, home: &Path, agent: &Name, run: RunId) {
+        let is_first = self.writer.is_none() && self.unwritten.is_none_or(|first| first == run);
+        if is_first && !folder(home, agent).exists() {
+            self.unwritten = Some(run);
+            return;
         }
-        self.writer.as_deref_mut()
+        let rotation = self.rotation;
+        if let Ok(writer) = self.writer(home, agent) {
+            writer.set_rotation(rotation);
+            // Where it cannot be noted, it still begins here.
+            self.start = writer.begin_run(run).unwrap_or_else(|_| writer.place());
+        }
+    }
+
+    fn writer(&mut self, home: &Path, agent: &Name) -> io::Result<&mut SegmentWriter> {
+        if self.writer.is_none() {
+            let mut writer = SegmentWriter::open(&folder(home, agent), self.rotation)?;
+            if let Some(first) = self.unwritten {
+                self.start = writer.begin_run(first)?;
+                self.unwritten = None;
+            }
+            self.writer = Some(Box::new(writer));
+        }
+        self.writer.as_deref_mut().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
     fn take_from(
         &mut self,
-        home: &std::path::Path,
+        home: &Path,
         source: &Source,
         terminals: &Terminals,
     ) -> io::Result<Moved> {
-        if self.writer.is_none() {
-            let writer = SegmentWriter::open(&folder(home, &source.agent), self.rotation)?;
-            self.writer = Some(Box::new(writer));
-        }
-        let Some(writer) = self.writer.as_mut() else { return Ok(Moved::WouldBlock) };
+        let writer = self.writer(home, &source.agent)?;
         if !source.terminal {
             return writer.splice_from(source.output.as_fd());
         }
