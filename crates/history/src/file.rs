@@ -27,8 +27,6 @@ const READER_PATIENCE: Duration = Duration::from_secs(10);
 const CHECKED_UP_TO: u64 = 64 * 1024 * 1024;
 /// The log is brought into the file when it has so many pages, and not kept longer than that.
 const LOG_PAGES: i64 = 4096;
-/// So many KiB of a file the writer keeps at hand: it mostly appends, and lives beside what it tells of.
-const AT_HAND_KIB: i64 = 128;
 
 /// What a file has to be.
 #[derive(Debug)]
@@ -41,6 +39,8 @@ pub(crate) struct Layout {
     pub(crate) schema: &'static str,
     /// Makes the tables that a file of the same version may lack, because they came later.
     pub(crate) additions: &'static str,
+    /// So many KiB of it whoever writes it keeps at hand at most.
+    pub(crate) at_hand_kib: u32,
 }
 
 /// An open file that was found sound.
@@ -97,7 +97,7 @@ pub(crate) fn open(path: &Path, layout: &Layout) -> Result<Opening, HistoryError
     connection.pragma_update(None, "wal_autocheckpoint", LOG_PAGES)?;
     connection.pragma_update(None, "journal_size_limit", LOG_PAGES * 4096)?;
     // A negative number is one of KiB, a positive one of pages.
-    connection.pragma_update(None, "cache_size", -AT_HAND_KIB)?;
+    connection.pragma_update(None, "cache_size", -i64::from(layout.at_hand_kib))?;
     connection.set_prepared_statement_cache_capacity(32);
     // Else a statement is planned anew for each value that is bound to it.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
@@ -198,7 +198,7 @@ fn judge(connection: &Connection, layout: &Layout) -> Result<Content, HistoryErr
 /// Makes the tables in an empty file, all of them or none.
 fn found(connection: &Connection, layout: &Layout) -> Result<(), HistoryError> {
     if judge(connection, layout)? == Content::Nothing {
-        let Layout { application_id, version, schema, additions: _ } = layout;
+        let Layout { application_id, version, schema, additions: _, at_hand_kib: _ } = layout;
         connection.execute_batch(&format!(
             "BEGIN IMMEDIATE; {schema}; PRAGMA application_id = {application_id}; \
              PRAGMA user_version = {version}; COMMIT;"

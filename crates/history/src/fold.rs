@@ -36,6 +36,8 @@ pub(crate) const LAYOUT: Layout = Layout {
         CREATE INDEX runs_by_agent ON runs (agent, run);
         CREATE TABLE tails (run_id INTEGER PRIMARY KEY, bytes BLOB NOT NULL);
     ",
+    // A storm touches the same pages again and again.
+    at_hand_kib: 2048,
     additions: "",
 };
 
@@ -90,9 +92,16 @@ fn boot_id(connection: &Connection, name: &str) -> rusqlite::Result<i64> {
 fn begin_run(connection: &Connection, event: &Event) -> rusqlite::Result<()> {
     let (Some(agent), Some(run)) = (&event.agent, event.run) else { return Ok(()) };
     // An agent has at most one live run: one of which no death was stored is over all the same.
-    let over = "UPDATE runs SET alive = 0 WHERE agent = ?1 AND alive \
-                AND run = (SELECT max(run) FROM runs WHERE agent = ?1)";
-    connection.prepare_cached(over)?.execute([agent.as_str()])?;
+    // It is looked for first: an update of rows that it finds itself takes a table of its own to note
+    // them in, and there is seldom one.
+    let sql = "SELECT id FROM runs WHERE agent = ?1 AND alive \
+               AND run = (SELECT max(run) FROM runs WHERE agent = ?1)";
+    let alive: Option<i64> =
+        connection.prepare_cached(sql)?.query_row([agent.as_str()], |row| row.get(0)).optional()?;
+    if let Some(id) = alive {
+        let over = "UPDATE runs SET alive = 0 WHERE id = ?1";
+        connection.prepare_cached(over)?.execute([id])?;
+    }
     let sql = "INSERT OR REPLACE INTO runs (id, agent, run, project, generation, started_ms, alive) \
                VALUES (?1, ?2, ?3, ?4, ?5, ?6, 1)";
     connection.prepare_cached(sql)?.execute(params![

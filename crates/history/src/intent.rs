@@ -116,6 +116,7 @@ pub(crate) const LAYOUT: Layout = Layout {
         CREATE TABLE kept (key TEXT PRIMARY KEY, value TEXT NOT NULL);
         CREATE TABLE ceiling (one INTEGER PRIMARY KEY CHECK (one = 1), seq INTEGER NOT NULL);
     ",
+    at_hand_kib: 128,
     additions: crate::ledger::TABLE,
 };
 

@@ -26,6 +26,8 @@ use crate::trouble::{HistoryError, Store, Trouble};
 const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 /// So many entries are committed without waiting for more.
 const ENOUGH: usize = 2048;
+/// A commit of more than this is a burst's, and what the file needed for it is kept at hand for so long.
+const BURST: (usize, Duration) = (64, Duration::from_secs(1));
 /// So many numbers are set apart at a time.
 const CEILING_STEP: u64 = 65_536;
 
@@ -105,6 +107,7 @@ impl Account {
             failing: setup.opening.is_none(),
             retention: Retention::new(setup.keep, setup.tails),
             pause: RETRY.0,
+            calm_at: None,
             lost_before: 0,
             setup,
         };
@@ -182,6 +185,8 @@ struct Writer {
     retention: Retention,
     failing: bool,
     pause: Duration,
+    /// When to let go of what a burst needed.
+    calm_at: Option<Instant>,
     /// How many events had been lost when the disk began to fail.
     lost_before: u64,
 }
@@ -192,6 +197,8 @@ enum Turn {
     /// One last time, if there is something to commit.
     Last(VecDeque<Entry>),
     Sweep,
+    /// A burst is over.
+    LetGo,
     /// The file is damaged.
     Replace(String),
 }
@@ -210,6 +217,7 @@ impl Writer {
                     return;
                 }
                 Turn::Sweep => self.sweep(),
+                Turn::LetGo => self.let_go(),
                 Turn::Replace(why) => {
                     // Where it cannot be set aside, the next to find the damage tries again.
                     let _ = self.replace(why);
@@ -249,8 +257,12 @@ impl Writer {
             if due.is_none() && sweep.is_some_and(|at| at <= now) {
                 return Turn::Sweep;
             }
+            if due.is_none() && self.calm_at.is_some_and(|at| at <= now) {
+                return Turn::LetGo;
+            }
+            let idle = sweep.into_iter().chain(self.calm_at).min();
             let work = &self.shared.work;
-            state = match due.or(sweep) {
+            state = match due.or(idle) {
                 None => work.wait(state).unwrap_or_else(PoisonError::into_inner),
                 Some(at) => {
                     let (state, _) = work
@@ -265,6 +277,9 @@ impl Writer {
     fn commit(&mut self, batch: VecDeque<Entry>) {
         let count = batch.iter().filter(|entry| !matches!(entry, Entry::Gap(_))).count() as u64;
         self.raise_ceiling(&batch);
+        if batch.len() > BURST.0 {
+            self.calm_at = Some(Instant::now() + BURST.1);
+        }
         let outcome = self.store(&batch);
         let mut state = self.shared.lock();
         let lost = state.queue.lost().events;
@@ -371,6 +386,14 @@ impl Writer {
         let store = Store::History;
         self.setup.around.tell(&Trouble::Damaged { store, aside: Some(aside), why });
         Ok(())
+    }
+
+    fn let_go(&mut self) {
+        self.calm_at = None;
+        if let Some(opening) = &self.setup.opening {
+            // It is memory only: where it cannot be had back, that is all.
+            let _ = opening.connection.execute_batch("PRAGMA shrink_memory");
+        }
     }
 
     fn sweep(&mut self) {
