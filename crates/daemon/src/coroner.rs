@@ -80,12 +80,12 @@ impl Coroner {
 
     /// Examines a death by the last bytes that the run wrote.
     pub(crate) fn take(&self, file: CaseFile, tail: Vec<u8>) {
-        // Where many die at once, or the rules have to be built first, it may be a while.
-        (self.tell)(Said::Read(file.key.clone()));
         let is_built = self.built.load(Ordering::Relaxed) & bit(file.kind) != 0;
         if is_built && tail.len() <= SHORT {
             (self.tell)(Said::Examined(examine(file, tail)));
         } else {
+            // Where many die at once, or the rules have to be built first, it may be a while.
+            (self.tell)(Said::Read(file.key.clone()));
             // Its thread ends only with the process.
             let _ = self.long.send((file, tail));
         }

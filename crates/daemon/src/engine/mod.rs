@@ -243,7 +243,7 @@ impl Engine {
                     Err(_) => std::process::exit(1),
                 }
             }
-            let _ = self.wake.taken();
+            self.wake.take();
             while let Ok(ask) = self.asks.try_recv() {
                 self.answer(ask);
             }

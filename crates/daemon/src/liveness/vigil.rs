@@ -110,7 +110,7 @@ impl Vigil {
             let room = rustix::buffer::spare_capacity(&mut events);
             // An interruption is as good as an event: everything is looked at anyway.
             let _ = epoll::wait(waiting, room, timeout.as_ref());
-            let _ = self.wake.taken();
+            self.wake.take();
             if let Some(early) = LOOK_GAP.checked_sub(last.elapsed()) {
                 thread::sleep(early);
             }

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -87,6 +87,7 @@ enum Order {
 pub struct Scribe {
     orders: Sender<Order>,
     wake: Arc<Waker>,
+    silent: Silent,
 }
 
 impl Scribe {
@@ -115,14 +116,16 @@ impl Scribe {
             last_moved: Instant::now(),
             sources: BTreeMap::new(),
             logs: BTreeMap::new(),
+            silent: Silent::default(),
             open: VecDeque::new(),
             // The rest is for pipes, notify sockets and connections.
             most_open: defib_host::descriptor_limit() / 4,
             grew: Box::new(grew),
             tell: Box::new(tell),
         };
+        let silent = desk.silent.clone();
         thread::Builder::new().name("scribe".to_owned()).spawn(move || desk.work())?;
-        Ok(Scribe { orders, wake })
+        Ok(Scribe { orders, wake, silent })
     }
 
     /// Captures the output of a run.
@@ -131,7 +134,8 @@ impl Scribe {
     }
 
     /// The run is over: takes what it has written, and hands over its last bytes, `most` of them.
-    /// What is done with them is done on the scribe's thread and must not block.
+    /// What is done with them is done on the scribe's thread and must not block. Where it is known that
+    /// there are none, that is at once: whoever died without a word is not kept waiting.
     pub fn close(
         &self,
         agent: Name,
@@ -139,6 +143,9 @@ impl Scribe {
         most: usize,
         then: impl FnOnce(Vec<u8>) + Send + 'static,
     ) {
+        if self.silent.take(&agent, run) {
+            return then(Vec::new());
+        }
         self.order(Order::Close { agent, run, most, then: Box::new(then) });
     }
 
@@ -188,13 +195,40 @@ impl Source {
 /// An agent's log, and where its present run began.
 struct Log {
     writer: Option<Box<SegmentWriter>>,
+    run: RunId,
     start: Place,
-    /// The first run of all, of which nothing is on disk before it writes or ends: a thousand agents
-    /// that start do not wait for a thousand folders.
-    unwritten: Option<RunId>,
+    /// Whether that is on disk. It is not for the first run of all before it writes or ends: a thousand
+    /// agents that start do not wait for a thousand folders.
+    noted: bool,
     rotation: Rotation,
     /// Whether its turn to be closed will come.
     in_line: bool,
+}
+
+/// The runs whose output has ended with nothing in it, by agent: the scribe knows before anybody asks,
+/// for a process closes what it wrote to before its end is told.
+#[derive(Debug, Clone, Default)]
+struct Silent(Arc<Mutex<BTreeMap<Name, RunId>>>);
+
+impl Silent {
+    fn note(&self, agent: &Name, run: RunId) {
+        self.lock().insert(agent.clone(), run);
+    }
+
+    /// Whether it is one of them. Whoever asks deals with it.
+    fn take(&self, agent: &Name, run: RunId) -> bool {
+        let mut all = self.lock();
+        all.get(agent) == Some(&run) && all.remove(agent).is_some()
+    }
+
+    fn forget(&self, agent: &Name) {
+        self.lock().remove(agent);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Name, RunId>> {
+        // Nothing that is done under it can leave half a state behind.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 struct Desk {
@@ -209,6 +243,7 @@ struct Desk {
     last_moved: Instant,
     sources: BTreeMap<u64, Source>,
     logs: BTreeMap<Name, Log>,
+    silent: Silent,
     /// The logs that are open, first to last, and how many may be.
     open: VecDeque<Name>,
     most_open: usize,
@@ -230,9 +265,7 @@ impl Desk {
             let mut moved = 0;
             for event in &events {
                 match event.data.u64() {
-                    WAKE => {
-                        let _ = self.wake.taken();
-                    }
+                    WAKE => self.wake.take(),
                     key => moved += self.capture(key),
                 }
                 // Whoever has died does not wait behind those who write much.
@@ -288,6 +321,7 @@ impl Desk {
             Order::Close { agent, run, most, then } => then(self.close(&agent, run, most)),
             Order::Forget { agent } => {
                 self.logs.remove(&agent);
+                self.silent.forget(&agent);
             }
             Order::Pack => {
                 pack(&mut self.sources);
@@ -306,7 +340,9 @@ impl Desk {
         }
         // A descriptor that is shared with others and would block would stop us all.
         let flags = fcntl_getfl(&source.output).unwrap_or(OFlags::empty());
-        let _ = fcntl_setfl(&source.output, flags | OFlags::NONBLOCK);
+        if !flags.contains(OFlags::NONBLOCK) {
+            let _ = fcntl_setfl(&source.output, flags | OFlags::NONBLOCK);
+        }
         let key = self.next_key;
         self.next_key += 1;
         let data = epoll::EventData::new_u64(key);
@@ -319,8 +355,9 @@ impl Desk {
         let home = &self.home;
         let log = self.logs.entry(agent.clone()).or_insert_with(|| Log {
             writer: None,
+            run,
             start: Place::FIRST,
-            unwritten: None,
+            noted: false,
             rotation,
             in_line: false,
         });
@@ -357,7 +394,7 @@ impl Desk {
     /// The last bytes of an agent's present run.
     fn tail(&mut self, agent: &Name, most: usize) -> Vec<u8> {
         let Some(log) = self.logs.get_mut(agent) else { return Vec::new() };
-        if log.unwritten.is_some() {
+        if !log.noted {
             return Vec::new();
         }
         let start = log.start;
@@ -391,7 +428,12 @@ impl Desk {
                 return bytes;
             }
             Ok(Moved::WouldBlock) => {}
-            Ok(Moved::End) => self.detach(key),
+            Ok(Moved::End) => {
+                if !source.terminal && log.is_silent(source.run) {
+                    self.silent.note(&source.agent, source.run);
+                }
+                self.detach(key);
+            }
             Err(error) => self.throw_away(key, &error),
         }
         0
@@ -459,6 +501,7 @@ impl Desk {
             (self.grew)(agent);
         }
         self.terminals.close(agent, run);
+        self.silent.take(agent, run);
         self.tail(agent, most)
     }
 
@@ -471,29 +514,38 @@ impl Desk {
 
 impl Log {
     fn begin(&mut self, home: &Path, agent: &Name, run: RunId) {
-        let is_first = self.writer.is_none() && self.unwritten.is_none_or(|first| first == run);
-        if is_first && !folder(home, agent).exists() {
-            self.unwritten = Some(run);
-            return;
+        if self.run != run {
+            if !self.noted {
+                // It has ended without a word, and is noted all the same.
+                let _ = self.writer(home, agent);
+            }
+            (self.run, self.noted) = (run, false);
         }
-        let rotation = self.rotation;
-        if let Ok(writer) = self.writer(home, agent) {
-            writer.set_rotation(rotation);
-            // Where it cannot be noted, it still begins here.
-            self.start = writer.begin_run(run).unwrap_or_else(|_| writer.place());
+        if self.writer.is_some() || folder(home, agent).exists() {
+            // Where it cannot be noted now, it is when it writes.
+            let _ = self.writer(home, agent);
         }
     }
 
+    /// Open, with the present run noted.
     fn writer(&mut self, home: &Path, agent: &Name) -> io::Result<&mut SegmentWriter> {
-        if self.writer.is_none() {
-            let mut writer = SegmentWriter::open(&folder(home, agent), self.rotation)?;
-            if let Some(first) = self.unwritten {
-                self.start = writer.begin_run(first)?;
-                self.unwritten = None;
-            }
-            self.writer = Some(Box::new(writer));
+        let writer = match self.writer.take() {
+            Some(writer) => writer,
+            None => Box::new(SegmentWriter::open(&folder(home, agent), self.rotation)?),
+        };
+        let writer = self.writer.insert(writer);
+        writer.set_rotation(self.rotation);
+        if !self.noted {
+            self.start = writer.begin_run(self.run)?;
+            self.noted = true;
         }
-        self.writer.as_deref_mut().ok_or_else(|| io::ErrorKind::NotFound.into())
+        Ok(writer)
+    }
+
+    /// Whether this is the present run, and it has written nothing.
+    fn is_silent(&self, run: RunId) -> bool {
+        let is_at_start = |writer: &SegmentWriter| writer.place() == self.start;
+        self.run == run && self.noted && self.writer.as_deref().is_some_and(is_at_start)
     }
 
     fn take_from(

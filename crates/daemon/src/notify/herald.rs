@@ -55,6 +55,16 @@ struct Outcome {
     is_test: bool,
 }
 
+/// The next event; never, where nobody listens.
+async fn next_of(
+    live: Option<&mut broadcast::Receiver<Arc<Event>>>,
+) -> Result<Arc<Event>, RecvError> {
+    match live {
+        Some(live) => live.recv().await,
+        None => std::future::pending().await,
+    }
+}
+
 /// One channel, and its account.
 struct Post {
     channel: Arc<Channel>,
@@ -72,7 +82,8 @@ pub(crate) struct Herald {
     history: PathBuf,
     host: String,
     rolls: watch::Receiver<Roll>,
-    live: broadcast::Receiver<Arc<Event>>,
+    /// What happens, where there is a channel that may have to tell of it.
+    live: Option<broadcast::Receiver<Arc<Event>>>,
     calls: mpsc::UnboundedReceiver<Call>,
     outcomes: (mpsc::UnboundedSender<Outcome>, mpsc::UnboundedReceiver<Outcome>),
     /// Accounts of channels that are not up, by key.
@@ -95,7 +106,7 @@ impl Herald {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let uname = rustix::system::uname();
         let herald = Herald {
-            live: engine.subscribe(),
+            live: None,
             engine,
             history,
             host: uname.nodename().to_string_lossy().into_owned(),
@@ -123,7 +134,7 @@ impl Herald {
                     }
                     self.call_the_roll().await;
                 }
-                event = self.live.recv() => match event {
+                event = next_of(self.live.as_mut()) => match event {
                     Ok(event) => self.hear(&event).await,
                     Err(RecvError::Lagged(_)) => self.catch_up_all().await,
                     Err(RecvError::Closed) => return,
@@ -152,8 +163,8 @@ impl Herald {
 
     /// What is decided in one piece is heard in one piece.
     async fn hear_the_rest(&mut self) {
-        loop {
-            match self.live.try_recv() {
+        while let Some(live) = &mut self.live {
+            match live.try_recv() {
                 Ok(event) => self.hear(&event).await,
                 Err(TryRecvError::Lagged(_)) => self.catch_up_all().await,
                 Err(TryRecvError::Empty | TryRecvError::Closed) => return,
@@ -236,6 +247,10 @@ impl Herald {
             self.engine.store_later(Intent::Keep { key: key.clone(), value: text.clone() });
             self.stored.insert(key, text);
         }
+        // Before the past is read: what happens meanwhile comes by the one or by the other.
+        let is_needed = !self.posts.is_empty();
+        let live = self.live.take().filter(|_| is_needed);
+        self.live = live.or_else(|| is_needed.then(|| self.engine.subscribe()));
         self.catch_up_all().await;
         // From here on the next daemon knows from where to read on.
         let all: Vec<String> = self.posts.keys().cloned().collect();
