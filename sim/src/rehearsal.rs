@@ -116,14 +116,14 @@ struct Stage {
 
 impl Stage {
     fn new(rehearsal: Rehearsal) -> Stage {
-        let settings = Settings {
-            max_total_restarts: rehearsal.max_total_restarts,
-            jitter_seed: rehearsal.jitter_seed,
-        };
-        let mut supervisor = Supervisor::new(settings);
+        let mut supervisor = Supervisor::new(Settings { jitter_seed: rehearsal.jitter_seed });
         let name = rehearsal.agent.clone();
         let spec = AgentSpec::new(name.clone(), name.clone(), Arc::new(rehearsal.policy.clone()));
-        let topology = Topology { agents: vec![spec], groups: Vec::new() };
+        let topology = Topology {
+            agents: vec![spec],
+            max_total_restarts: rehearsal.max_total_restarts,
+            ..Topology::default()
+        };
         // A topology is never refused.
         let apply = Input::Apply(Box::new(topology));
         let _ = supervisor.handle(Now::default(), apply, &mut Outbox::default());

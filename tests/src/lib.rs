@@ -243,9 +243,23 @@ impl Bench {
 
     /// Keeper and daemon, as `version --json` tells them.
     pub fn who(&self) -> (u32, u32) {
+        self.who_if_any().expect("a daemon that answers")
+    }
+
+    fn who_if_any(&self) -> Option<(u32, u32)> {
         let told = self.insist(&["version", "--json"]).good().json();
-        let pid = |of: &Value| u32::try_from(of["pid"].as_u64().expect("a pid")).unwrap();
-        (pid(&told["keeper"]), pid(&told["daemon"]))
+        let pid = |of: &Value| u32::try_from(of["pid"].as_u64()?).ok();
+        Some((pid(&told["keeper"])?, pid(&told["daemon"])?))
+    }
+
+    /// Kills the keeper and waits until its daemon, which is the next one, has started another daemon.
+    pub fn kill_keeper(&self) {
+        let (keeper, daemon) = self.who();
+        proc::kill(keeper, "KILL");
+        proc::await_gone(keeper);
+        await_that("its daemon is the keeper now", || {
+            self.who_if_any().is_some_and(|(keeper, _)| keeper == daemon)
+        });
     }
 
     /// Kills the daemon and waits until its successor answers, whose process it gives.
@@ -263,8 +277,11 @@ impl Bench {
     /// Kills keeper and daemon, and waits until both are gone.
     pub fn kill_both(&self) {
         let (keeper, daemon) = self.who();
-        proc::kill(keeper, "KILL");
-        proc::kill(daemon, "KILL");
+        // Held first: each would put another in the other's place.
+        for signal in ["STOP", "KILL"] {
+            proc::kill(keeper, signal);
+            proc::kill(daemon, signal);
+        }
         proc::await_gone(keeper);
         proc::await_gone(daemon);
     }
@@ -308,7 +325,7 @@ impl Drop for Bench {
         let shown: Vec<String> = left.iter().map(|pid| proc::shown(*pid)).collect();
         let account = if left.is_empty() { String::new() } else { self.account() };
         while !left.is_empty() {
-            // The keeper first, or it starts the daemon again; it has the lowest number of the two.
+            // Each of the two may put another in the other's place: until none is left.
             for pid in left {
                 proc::kill(pid, "KILL");
             }

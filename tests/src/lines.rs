@@ -26,6 +26,11 @@ impl Lines {
         Lines { child, lines }
     }
 
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// The next line.
     #[track_caller]
     pub fn next(&self) -> String {

@@ -25,6 +25,10 @@ use crate::home::Home;
 
 /// How long a daemon may take to answer for the first time.
 const START: Duration = Duration::from_secs(15);
+/// How long it may take to say that it is there. The keeper holds the socket, so connecting says nothing.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
+/// How long there may be no keeper until its daemon has become the next one, where it was killed.
+const BETWEEN_KEEPERS: Duration = Duration::from_millis(500);
 
 /// A way to the daemon of a home.
 pub(crate) struct Client {
@@ -71,24 +75,25 @@ impl Client {
 
     /// Waits for the next daemon, after one was lost. Says whether there is one.
     pub(crate) fn comes_back(&self) -> bool {
-        let deadline = Instant::now() + START;
-        while Instant::now() < deadline {
-            if self.is_up() {
-                return true;
-            }
-            if !self.is_locked() {
-                return false;
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        false
+        self.await_successor(Some(Instant::now() + START))
     }
 
     /// Waits for the next daemon for as long as there is a keeper that will start one: for those who
     /// follow. Says whether there is one.
     pub(crate) fn has_successor(&self) -> bool {
+        self.await_successor(None)
+    }
+
+    fn await_successor(&self, deadline: Option<Instant>) -> bool {
+        let mut last_held = Instant::now();
         while !self.is_up() {
-            if !self.is_locked() {
+            let now = Instant::now();
+            if self.is_locked() {
+                last_held = now;
+            }
+            if now.duration_since(last_held) > BETWEEN_KEEPERS
+                || deadline.is_some_and(|end| now > end)
+            {
                 return false;
             }
             std::thread::sleep(Duration::from_millis(10));
@@ -132,7 +137,9 @@ impl Client {
 
     /// Whether a daemon answers.
     pub(crate) fn is_up(&self) -> bool {
-        self.runtime.block_on(self.send(Method::GET, "/healthz", Bytes::new())).is_ok()
+        let answer = self.send(Method::GET, "/healthz", Bytes::new());
+        let answer = async { tokio::time::timeout(SIGN_OF_LIFE, answer).await };
+        matches!(self.runtime.block_on(answer), Ok(Ok(_)))
     }
 
     /// Hands over what comes, piece by piece, until it ends or `take` has had enough.
@@ -319,18 +326,20 @@ impl Client {
                     keeper = self.start_keeper()?;
                 }
             } else if ended || Instant::now() > deadline {
-                let log = self.log();
-                let said = std::fs::read_to_string(&log).unwrap_or_default();
-                let last = said.lines().last().unwrap_or("it says nothing").to_owned();
-                return Err(Failure::new(
-                    Code::Failed,
-                    format!("the daemon did not start: {last}"),
-                )
-                .hint(format!("{} has all it said", log.display())));
+                return Err(self.did_not_start());
             }
             std::thread::sleep(Duration::from_millis(5));
         }
         Ok(())
+    }
+
+    fn did_not_start(&self) -> Failure {
+        let log = self.log();
+        let said = std::fs::read_to_string(&log).unwrap_or_default();
+        let last = said.lines().last().unwrap_or("it says nothing");
+        let what = if self.is_locked() { "does not answer" } else { "did not start" };
+        Failure::new(Code::Failed, format!("the daemon {what}: {last}"))
+            .hint(format!("{} has all it said", log.display()))
     }
 
     async fn send(

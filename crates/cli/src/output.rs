@@ -1,6 +1,7 @@
 //! Writing to standard output: colours only on a terminal, and no complaint when a reader such as
 //! `head` has seen enough.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 
 use anstream::ColorChoice;
@@ -9,22 +10,17 @@ use crate::failure::{Code, Failure};
 
 /// Writes a text, without its colours where nobody would see them.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
-    let plain;
-    // In one piece: a table of a thousand lines is not a thousand writes.
-    let text = match anstream::AutoStream::choice(&io::stdout()) {
-        ColorChoice::Never => {
-            plain = anstream::adapter::strip_str(text).to_string();
-            &plain
-        }
-        ColorChoice::Auto | ColorChoice::AlwaysAnsi | ColorChoice::Always => text,
+    draw("", text, "")
+}
+
+/// Writes a text like [`print`], between words to a terminal that are no colours and always go out.
+pub(crate) fn draw(before: &str, text: &str, after: &str) -> Result<(), Failure> {
+    let text: Cow<'_, str> = match anstream::AutoStream::choice(&io::stdout()) {
+        ColorChoice::Never => anstream::adapter::strip_str(text).to_string().into(),
+        ColorChoice::Auto | ColorChoice::AlwaysAnsi | ColorChoice::Always => text.into(),
     };
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::new(Code::Failed, format!("cannot write to standard output: {error}")))
-        }
-        Ok(()) | Err(_) => Ok(()),
-    }
+    // In one piece: a table of a thousand lines is not a thousand writes.
+    raw(format!("{before}{text}{after}").as_bytes()).map(drop)
 }
 
 /// Writes a value as JSON.

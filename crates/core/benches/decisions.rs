@@ -34,7 +34,7 @@ impl Fleet {
         let agents = (0..size)
             .map(|n| AgentSpec::new(name(&format!("agent-{n}")), project.clone(), policy.clone()))
             .collect();
-        let settings = Settings { max_total_restarts: None, jitter_seed: Some(1) };
+        let settings = Settings { jitter_seed: Some(1) };
         let mut fleet = Fleet {
             supervisor: Supervisor::new(settings),
             agents: Vec::with_capacity(size),
@@ -42,7 +42,7 @@ impl Fleet {
             now: Now::default(),
             next: 0,
         };
-        fleet.tell(Input::Apply(Box::new(Topology { agents, groups: Vec::new() })));
+        fleet.tell(Input::Apply(Box::new(Topology { agents, ..Topology::default() })));
         fleet.out.clear();
         fleet.tell(Input::UpAsked(Scope::All));
         let spawned = |effect: &Effect| match effect {

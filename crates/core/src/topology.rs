@@ -103,4 +103,7 @@ pub struct Topology {
     pub agents: Vec<AgentSpec>,
     /// The groups.
     pub groups: Vec<GroupSpec>,
+    /// Once so many automatic restarts of all agents together have been decided, each that dies is
+    /// crashed out.
+    pub max_total_restarts: Option<u32>,
 }

@@ -135,7 +135,7 @@ fn a_successor_knows_who_is_on_trial() {
     let mut bench = parked();
     bench.pass(secs(3650));
     let agents = vec![on_account("a"), on_account("b"), on_account("c"), agent("d", &default())];
-    let topology = Topology { agents, groups: Vec::new() };
+    let topology = Topology { agents, ..Topology::default() };
     bench.succeed(topology, Continuity::Unbroken);
     let (id, run) = (bench.id("a"), bench.run("a"));
     bench.tell(Input::Found { agent: id, run: Some(run) }).unwrap();

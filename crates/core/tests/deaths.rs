@@ -431,8 +431,10 @@ fn each_limit_may_trip_and_says_its_numbers() {
 #[test]
 fn the_total_of_restarts_bounds_all_agents_together() {
     let agents = ["a", "b", "c"].map(|who| bench::agent(who, &default())).to_vec();
-    let settings = Settings { max_total_restarts: Some(3), jitter_seed: None };
-    let mut bench = Bench::new(settings, Topology { agents, groups: Vec::new() });
+    let mut bench = Bench::new(
+        Settings::default(),
+        Topology { agents, max_total_restarts: Some(3), ..Topology::default() },
+    );
     bench.tell(Input::UpAsked(defib_core::Scope::All)).unwrap();
     for who in ["a", "b", "c"] {
         bench.exit(who, 1);

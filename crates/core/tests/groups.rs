@@ -205,7 +205,9 @@ fn a_budget_that_was_edited_starts_whole_and_one_that_was_not_goes_on() {
         let mut bench = Bench::fleet(agents.clone(), vec![spec]);
         bench.exit("a", 1);
         let groups = vec![GroupSpec { budget: edited, ..trio }];
-        bench.tell(Input::Apply(Box::new(Topology { agents, groups }))).unwrap();
+        bench
+            .tell(Input::Apply(Box::new(Topology { agents, groups, ..Topology::default() })))
+            .unwrap();
         bench.exit("b", 1);
         let spent = bench.supervisor.spent();
         assert_eq!(spent[&name("g")].count(&edited.unwrap(), bench.clock().mono), count);

@@ -217,7 +217,7 @@ fn up_starts_only_what_boot_triggers_and_the_project_that_is_meant() {
     other.project = name("elsewhere");
     let topology = Topology {
         agents: vec![agent("boot", &default()), agent("manual", &manual), other],
-        groups: Vec::new(),
+        ..Topology::default()
     };
     let mut bench = Bench::new(defib_core::Settings::default(), topology);
     bench.tell(Input::UpAsked(Scope::Project(name("project")))).unwrap();
@@ -246,7 +246,7 @@ fn a_new_generation_restarts_the_agent_with_its_counters_at_zero() {
     bench.crash_loop("a", 2);
     let mut spec = agent("a", &default());
     spec.generation = 1;
-    let topology = Topology { agents: vec![spec.clone()], groups: Vec::new() };
+    let topology = Topology { agents: vec![spec.clone()], ..Topology::default() };
     bench.tell(Input::Apply(Box::new(topology.clone()))).unwrap();
     assert_eq!((bench.state("a"), bench.runs("a")), (State::Running, 5));
     assert_eq!(bench.supervisor.sight(bench.id("a")).restarts, 0);
@@ -256,7 +256,7 @@ fn a_new_generation_restarts_the_agent_with_its_counters_at_zero() {
     bench.tell(Input::Apply(Box::new(topology))).unwrap();
     assert_eq!(bench.state("a"), State::CrashedOut, "the same again changes nothing");
     spec.generation = 2;
-    let topology = Topology { agents: vec![spec], groups: Vec::new() };
+    let topology = Topology { agents: vec![spec], ..Topology::default() };
     bench.tell(Input::Apply(Box::new(topology))).unwrap();
     assert_eq!(bench.state("a"), State::Running, "who edits a fallen agent has mended it");
 }
@@ -267,7 +267,7 @@ fn a_changed_policy_keeps_the_run_and_what_its_limits_have_counted() {
     bench.crash_loop("a", 2);
     let mut policy = default();
     policy.stop_timeout = secs(1);
-    let topology = Topology { agents: vec![agent("a", &policy)], groups: Vec::new() };
+    let topology = Topology { agents: vec![agent("a", &policy)], ..Topology::default() };
     bench.tell(Input::Apply(Box::new(topology))).unwrap();
     assert_eq!(bench.runs("a"), 4);
     assert_eq!(bench.crash_loop("a", 100).len(), 1, "the fifth death trips as before");
@@ -281,7 +281,7 @@ fn an_agent_that_is_no_longer_declared_ends_and_its_run_numbers_are_not_used_aga
     assert_eq!(bench.effects.last(), Some(&Effect::Forget { agent: agent_id }));
     assert_eq!(bench.supervisor.agent(&name("a")), None);
     assert_eq!(bench.tell(Input::StartAsked(Scope::Agent(agent_id))), Err(Refusal::Unknown));
-    let topology = Topology { agents: vec![agent("a", &default())], groups: Vec::new() };
+    let topology = Topology { agents: vec![agent("a", &default())], ..Topology::default() };
     bench.tell(Input::Apply(Box::new(topology))).unwrap();
     bench.tell(Input::UpAsked(Scope::All)).unwrap();
     assert_eq!(bench.run("a").0, 2);

@@ -102,7 +102,7 @@ fn inputs(agent: AgentId, run: RunId, now: Now) -> Vec<(&'static str, Input)> {
     let apply = |generation| {
         let mut spec = bench::agent("a", &default());
         spec.generation = generation;
-        Input::Apply(Box::new(Topology { agents: vec![spec], groups: Vec::new() }))
+        Input::Apply(Box::new(Topology { agents: vec![spec], ..Topology::default() }))
     };
     vec![
         ("up", Input::UpAsked(Scope::All)),

@@ -20,7 +20,7 @@ fn default() -> Policy {
 }
 
 fn of(agents: Vec<AgentSpec>) -> Topology {
-    Topology { agents, groups: Vec::new() }
+    Topology { agents, ..Topology::default() }
 }
 
 fn solo() -> Topology {
@@ -244,7 +244,7 @@ fn what_groups_have_spent_survives_a_daemon_and_not_a_down() {
     let agents = vec![agent("a", &default()), agent("b", &default())];
     let limit = defib_core::limit::Limit::restarts(1, defib_core::limit::Span::Lifetime);
     let spec = GroupSpec { budget: Some(limit), ..group("g", Strategy::OneForOne, &["a", "b"]) };
-    let topology = Topology { agents, groups: vec![spec] };
+    let topology = Topology { agents, groups: vec![spec], ..Topology::default() };
     let mut bench = Bench::new(Settings::default(), topology.clone());
     bench.tell(Input::UpAsked(Scope::All)).unwrap();
     bench.exit("a", 1);

@@ -93,7 +93,7 @@ impl Auditor {
         let (file, last) = match open_file(&path) {
             Ok((file, last)) => (Some(file), last),
             Err(error) => {
-                eprintln!("defib: {}: {error}; the audit is held in memory", path.display());
+                say!("{}: {error}; the audit is held in memory", path.display());
                 (None, None)
             }
         };

@@ -4,6 +4,17 @@
 //! a thread of its own, and serves the API on another.
 
 #![forbid(unsafe_code)]
+// It panics where standard error cannot be written, and that is a file on a disk that may be full.
+#![deny(clippy::print_stderr)]
+
+/// One line in the keeper's log, where there is room for it.
+macro_rules! say {
+    ($($text:tt)*) => {{
+        use std::io::Write as _;
+        let line = format!("defib: {}\n", format_args!($($text)*));
+        let _ = std::io::stderr().write_all(line.as_bytes());
+    }};
+}
 
 mod api;
 pub mod audit;
@@ -32,6 +43,7 @@ mod sandbox;
 mod tally;
 mod terminal;
 mod why;
+mod will;
 pub mod wire;
 pub mod words;
 
@@ -41,8 +53,9 @@ use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use defib_history::{History, Options};
+use defib_history::{History, Options, Trouble};
 use defib_host::protocol::{News, Request};
+use defib_host::wake::Waker;
 use defib_host::{Channel, Front};
 use tokio::sync::watch;
 
@@ -53,6 +66,7 @@ use crate::notify::{Herald, Roll};
 use crate::terminal::Terminals;
 
 pub use recipe::environment_for;
+pub use will::Will;
 
 /// What the keeper hands to a daemon.
 #[derive(Debug)]
@@ -69,8 +83,12 @@ pub struct DaemonOptions {
     pub front: Option<Front>,
 }
 
-/// Is the daemon, until it is told to end.
-pub fn run(options: DaemonOptions) -> io::Result<()> {
+/// Is the daemon, until it is told to end. Returns only when its keeper was killed, with what the next
+/// keeper is to hold: the process becomes that, and whatever else still goes on in it ends by that.
+///
+/// # Errors
+/// If it cannot begin.
+pub fn run(options: DaemonOptions) -> io::Result<Will> {
     let DaemonOptions { home, keeper, listener, awaits_up, front } = options;
     defib_host::settle_allocator();
     // Each agent holds a descriptor here; the keeper has given us the limit that agents get.
@@ -78,7 +96,19 @@ pub fn run(options: DaemonOptions) -> io::Result<()> {
     // What agents are given passes through our memory.
     defib_host::hide_memory();
     let path = home.join("history.db");
-    let (history, opened) = History::open(&path, Options::default()).map_err(io::Error::other)?;
+    let wake = Arc::new(Waker::new()?);
+    let (tell, troubles) = std::sync::mpsc::channel();
+    let (teller, waker) = (tell.clone(), wake.clone());
+    let on_trouble = move |trouble: &Trouble| {
+        // The engine ends only with the process.
+        let _ = teller.send(trouble.clone());
+        waker.wake();
+    };
+    // How long things are kept is said by projects, which are not known yet.
+    let on_trouble = Box::new(on_trouble);
+    let options = Options { keep: None, on_trouble, ..Options::default() };
+    let (history, opened) = History::open(&path, options).map_err(io::Error::other)?;
+    opened.troubles().into_iter().for_each(|trouble| drop(tell.send(trouble)));
     let history = Arc::new(history);
     let terminals = Terminals::default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -97,7 +127,8 @@ pub fn run(options: DaemonOptions) -> io::Result<()> {
         highest_seq: opened.highest_seq,
         terminals: terminals.clone(),
         runtime: runtime.handle().clone(),
-        damaged: opened.damaged.map(|(path, _)| path),
+        troubles,
+        wake,
         awaits_up,
         site,
         roll,
@@ -129,6 +160,5 @@ pub fn run(options: DaemonOptions) -> io::Result<()> {
             doors::serve(listener, desk, sites).await
         })
     })?;
-    engine.work();
-    Ok(())
+    Ok(engine.work())
 }

@@ -74,12 +74,14 @@ pub(crate) struct RunFacts {
 }
 
 impl Project {
-    /// As it is kept for a successor: a thousand agents are much alike, and the keeper is small.
-    pub(crate) fn packed(&self) -> Option<Vec<u8>> {
-        Some(lz4_flex::compress_prepend_size(&serde_json::to_vec(self).ok()?))
+    /// As it is kept for a successor, and under which key: a thousand agents are much alike, and the
+    /// keeper is small.
+    pub(crate) fn kept(&self) -> Option<(String, Vec<u8>)> {
+        let packed = lz4_flex::compress_prepend_size(&serde_json::to_vec(self).ok()?);
+        Some((format!("project/{}", self.config.project), packed))
     }
 
-    /// What was packed.
+    /// What was kept.
     pub(crate) fn unpacked(bytes: &[u8]) -> Option<Project> {
         let text = lz4_flex::decompress_size_prepended(bytes).ok()?;
         let mut project: Project = serde_json::from_slice(&text).ok()?;

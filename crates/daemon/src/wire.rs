@@ -352,6 +352,9 @@ pub struct DaemonInfo {
     pub keeper_pid: u32,
     /// Where browsers and tools reach it, unless that is off.
     pub address: Option<String>,
+    /// What is wrong with its own files, a line each; agents are kept alive all the same.
+    #[serde(default)]
+    pub troubles: Vec<String>,
 }
 
 /// What is said on a terminal's connection, beside what is shown.

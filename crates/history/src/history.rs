@@ -19,13 +19,13 @@ use crate::intent::{self, Intent, Intents};
 use crate::intents::{IntentStore, Salvage, Write};
 use crate::postmortem::PostMortem;
 use crate::queue::{Entry, Lost};
-use crate::trouble::{HistoryError, Trouble};
+use crate::trouble::{HistoryError, Store, Trouble};
 use crate::writer::{Account, Setup};
 
 /// What the daemon may choose.
 pub struct Options {
-    /// How long ended runs and events are kept.
-    pub keep: Duration,
+    /// How long ended runs and events are kept. Nothing: all of them, until [`History::keep`] says.
+    pub keep: Option<Duration>,
     /// Of how many runs the last output is kept.
     pub tails: u32,
     /// How many events may wait for the disk. The oldest fall out.
@@ -44,7 +44,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Options {
         Options {
-            keep: Duration::from_secs(30 * 86_400),
+            keep: Some(Duration::from_secs(30 * 86_400)),
             tails: 4096,
             capacity: 50_000,
             tail_capacity_bytes: 16 * 1024 * 1024,
@@ -85,6 +85,25 @@ pub struct Opened {
     pub failing: Option<String>,
     /// Why intents cannot be stored at the moment. It is tried again.
     pub intent_failing: Option<String>,
+}
+
+impl Opened {
+    /// What was wrong with the files, and is.
+    pub fn troubles(&self) -> Vec<Trouble> {
+        let damaged = |store, damaged: &Option<(PathBuf, String)>| {
+            let (aside, why) = damaged.clone()?;
+            Some(Trouble::Damaged { store, aside: Some(aside), why })
+        };
+        let failing =
+            |store, why: &Option<String>| Some(Trouble::Failing { store, why: why.clone()? });
+        let troubles = [
+            damaged(Store::History, &self.damaged),
+            damaged(Store::Intent, &self.intent_damaged),
+            failing(Store::History, &self.failing),
+            failing(Store::Intent, &self.intent_failing),
+        ];
+        troubles.into_iter().flatten().collect()
+    }
 }
 
 /// What both writers are told by the daemon.
@@ -240,6 +259,11 @@ impl History {
     /// an attempt has failed: what is held then is tried again all the same.
     pub fn flush(&self, within: Duration) -> Result<(), HistoryError> {
         self.account.flush(within)
+    }
+
+    /// Ended runs and events are kept so long from now on.
+    pub fn keep(&self, keep: Duration) {
+        self.account.keep(keep);
     }
 
     /// What has been lost since the history was opened.

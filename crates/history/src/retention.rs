@@ -20,7 +20,8 @@ const REST: Duration = Duration::from_secs(3600);
 /// What is kept, and when to look again.
 #[derive(Debug)]
 pub(crate) struct Retention {
-    keep: Duration,
+    /// Nothing: nobody has said yet.
+    keep: Option<Duration>,
     tails: u32,
     due: Option<Instant>,
 }
@@ -35,8 +36,15 @@ pub(crate) enum Next {
 }
 
 impl Retention {
-    pub(crate) fn new(keep: Duration, tails: u32) -> Retention {
+    pub(crate) fn new(keep: Option<Duration>, tails: u32) -> Retention {
         Retention { keep, tails, due: Some(Instant::now()) }
+    }
+
+    /// Looks again at once, where that is something new.
+    pub(crate) fn keep(&mut self, keep: Duration) {
+        if self.keep.replace(keep) != Some(keep) {
+            self.due = Some(Instant::now());
+        }
     }
 
     /// When to sweep next.
@@ -63,7 +71,8 @@ pub(crate) fn sweep(
     now: Wall,
     retention: &Retention,
 ) -> rusqlite::Result<Next> {
-    let keep_ms = i64::try_from(millis(retention.keep)).unwrap_or(i64::MAX);
+    let keep_ms = retention.keep.map(millis).and_then(|keep| i64::try_from(keep).ok());
+    let keep_ms = keep_ms.unwrap_or(i64::MAX);
     let before = now.as_millis().saturating_sub(keep_ms);
     let transaction = connection.unchecked_transaction()?;
     // Of a live run the events stay that a fold needs to know that it lives.

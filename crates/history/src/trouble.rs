@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use rusqlite::ErrorCode;
 
 /// Which of the two files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Store {
     /// `history.db`: events and runs.
     History,

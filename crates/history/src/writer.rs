@@ -45,7 +45,7 @@ pub(crate) struct Setup {
     pub(crate) path: PathBuf,
     pub(crate) opening: Option<Opening>,
     pub(crate) around: Arc<Circumstances>,
-    pub(crate) keep: Duration,
+    pub(crate) keep: Option<Duration>,
     pub(crate) tails: u32,
     pub(crate) capacity: usize,
     pub(crate) tail_capacity_bytes: usize,
@@ -62,6 +62,8 @@ struct State {
     /// Somebody waits for what is in the queue.
     hurry: bool,
     closing: bool,
+    /// How long everything is to be kept from now on.
+    keep: Option<Duration>,
     /// How many entries were ever given.
     given: u64,
     /// How many of them were written.
@@ -93,6 +95,7 @@ impl Account {
             since: None,
             hurry: false,
             closing: false,
+            keep: None,
             given: 0,
             written: 0,
             failures: 0,
@@ -167,6 +170,11 @@ impl Account {
         }
     }
 
+    pub(crate) fn keep(&self, keep: Duration) {
+        self.shared.lock().keep = Some(keep);
+        self.shared.work.notify_one();
+    }
+
     pub(crate) fn lost(&self) -> Lost {
         self.shared.lock().queue.lost()
     }
@@ -197,6 +205,8 @@ enum Turn {
     /// One last time, if there is something to commit.
     Last(VecDeque<Entry>),
     Sweep,
+    /// Everything is to be kept so long.
+    Keep(Duration),
     /// A burst is over.
     LetGo,
     /// The file is damaged.
@@ -217,6 +227,7 @@ impl Writer {
                     return;
                 }
                 Turn::Sweep => self.sweep(),
+                Turn::Keep(keep) => self.retention.keep(keep),
                 Turn::LetGo => self.let_go(),
                 Turn::Replace(why) => {
                     // Where it cannot be set aside, the next to find the damage tries again.
@@ -232,6 +243,9 @@ impl Writer {
             let now = Instant::now();
             if state.closing {
                 return Turn::Last(state.queue.take());
+            }
+            if let Some(keep) = state.keep.take() {
+                return Turn::Keep(keep);
             }
             // By now another file may have taken its place.
             if let Some((identity, why)) = state.condemned.take()

@@ -148,7 +148,7 @@ fn a_busy_day(seed: u64) -> (Vec<(Now, Record)>, View) {
         (state >> 33) % of
     };
     let mut inputs = VecDeque::from([
-        Input::Apply(Box::new(Topology { agents, groups })),
+        Input::Apply(Box::new(Topology { agents, groups, ..Topology::default() })),
         Input::UpAsked(Scope::All),
     ]);
     let mut live = Vec::new();

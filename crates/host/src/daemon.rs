@@ -132,7 +132,7 @@ impl Daemon {
             oom_score: standing.oom_score_before(),
             door: None,
             confinement: None,
-            // It outlives a keeper that was killed: somebody has to sweep and start the next.
+            // It outlives a keeper that was killed: it sweeps, and is the next one.
             dies_with_keeper: false,
         };
         let flags = SocketFlags::CLOEXEC;

@@ -47,6 +47,8 @@ pub struct KeeperOptions {
     pub home_key: String,
     /// Whether to use cgroups where possible.
     pub cgroups: bool,
+    /// What the first daemon is told of the last one, where another keeper was killed.
+    pub kept: Vec<(String, Vec<u8>)>,
 }
 
 /// While the daemon does not read, its requests wait.
@@ -77,7 +79,7 @@ pub fn run(options: KeeperOptions) -> io::Result<ExitCode> {
         launcher,
         daemon: Daemon::new(options.daemon_program, options.daemon_args, listener),
         runs: Runs::new(&options.home_key, cgroups),
-        kept: BTreeMap::new(),
+        kept: options.kept.into_iter().map(|(key, it)| (key.into(), it.into())).collect(),
         turns: Turns::default(),
         listeners: Listeners::default(),
         close_asked: false,

@@ -14,7 +14,7 @@
 //! The descriptor of a run's output comes with `Spawned`, `Held`, and with an `Exited` that is told
 //! again (on a new connection or by inquiry): what the run wrote last may still be in there.
 //!
-//! After a keeper was killed, [`sweep`] ends what it left behind.
+//! After a keeper was killed, [`sweep`] ends what it left behind, and its daemon becomes the next one.
 //!
 //! For the daemon, and of no use to the keeper: [`output`], [`clock`], [`wake`], [`home`],
 //! [`usage`], [`activity`], what the kernel can hold a sandbox to ([`sandbox`]), and what comes to the sockets of [`notify`].
@@ -54,7 +54,7 @@ pub use front::Front;
 pub use inherited::close_inherited;
 pub use keeper::{KeeperOptions, run};
 pub use kinship::{Kinship, kinship};
-pub use standing::{descriptor_limit, hide_memory, hold_signals, raise_descriptor_limit};
+pub use standing::{Bounds, descriptor_limit, hide_memory, hold_signals, raise_descriptor_limit};
 
 /// One line on standard error, or none: a keeper does not wait for somebody to read.
 fn say(text: &str) {

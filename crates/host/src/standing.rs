@@ -13,8 +13,28 @@ use rustix::process::{DumpableBehavior, Resource, Rlimit};
 pub(crate) struct Standing {
     signals: OwnedFd,
     oom_score: Option<String>,
+    bounds: Bounds,
+}
+
+/// What a process may use that keeper and daemon change for themselves.
+#[derive(Debug, Clone)]
+pub struct Bounds {
     files: Rlimit,
     core: Rlimit,
+}
+
+impl Bounds {
+    /// Those of this process.
+    pub fn now() -> Bounds {
+        let bound = rustix::process::getrlimit;
+        Bounds { files: bound(Resource::Nofile), core: bound(Resource::Core) }
+    }
+
+    /// Makes them those of this process again, for the program that it becomes.
+    pub fn restore(self) {
+        let _ = rustix::process::setrlimit(Resource::Nofile, self.files);
+        let _ = rustix::process::setrlimit(Resource::Core, self.core);
+    }
 }
 
 /// What the keeper takes notice of.
@@ -32,9 +52,8 @@ impl Standing {
         let signals = take_signals()?;
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
         let _ = rustix::thread::set_name(c"defib-keeper");
-        let files = rustix::process::getrlimit(Resource::Nofile);
+        let bounds = Bounds::now();
         raise_descriptor_limit();
-        let core = rustix::process::getrlimit(Resource::Core);
         leave_no_core();
         let oom_score = lower_oom_score();
         // Last: it makes the files of this process in /proc root's, and those of a child that has
@@ -42,7 +61,7 @@ impl Standing {
         if oom_score.is_none() || rustix::process::geteuid().is_root() {
             let _ = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable);
         }
-        Ok(Standing { signals, oom_score, files, core })
+        Ok(Standing { signals, oom_score, bounds })
     }
 
     /// Where signals come.
@@ -78,9 +97,9 @@ impl Standing {
     /// The bounds that a child gets back: resource, soft and hard.
     pub(crate) fn limits_before(&self) -> Vec<(u32, u64, u64)> {
         let bound = |value: Option<u64>| value.unwrap_or(u64::MAX);
-        let before = [(libc::RLIMIT_NOFILE, &self.files), (libc::RLIMIT_CORE, &self.core)];
-        let before = before.into_iter();
-        before
+        let Bounds { files, core } = &self.bounds;
+        [(libc::RLIMIT_NOFILE, files), (libc::RLIMIT_CORE, core)]
+            .into_iter()
             .map(|(resource, limit)| (resource, bound(limit.current), bound(limit.maximum)))
             .collect()
     }

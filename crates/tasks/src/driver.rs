@@ -115,6 +115,7 @@ pub(crate) struct Driver {
     /// By the place of the task in the core.
     entries: Vec<Option<Entry>>,
     groups: Vec<GroupSpec>,
+    max_total_restarts: Option<u32>,
     /// How many runs are not over.
     living: usize,
     /// How many tasks are not at rest.
@@ -145,6 +146,7 @@ impl Driver {
             address,
             entries: Vec::new(),
             groups: Vec::new(),
+            max_total_restarts: None,
             living: 0,
             restless: 0,
             closing: false,

@@ -25,6 +25,7 @@ pub struct Builder {
     members: Vec<Member>,
     policy: Policy,
     settings: Settings,
+    max_total_restarts: Option<u32>,
     listeners: Vec<Listener>,
     observers: Vec<Observer>,
 }
@@ -62,7 +63,7 @@ impl Builder {
     /// Once so many automatic restarts have been made, of all tasks together, each one that dies is
     /// crashed out.
     pub fn max_total_restarts(mut self, most: u32) -> Builder {
-        self.settings.max_total_restarts = Some(most);
+        self.max_total_restarts = Some(most);
         self
     }
 
@@ -102,7 +103,7 @@ impl Builder {
         let mut driver =
             Driver::new(self.settings, mailbox, address.clone(), self.listeners, self.observers);
         let driver = runtime.spawn(async move {
-            driver.begin(plan);
+            driver.begin(plan, self.max_total_restarts);
             driver.drive().await;
         });
         let handle = Handle { mailbox: address, policy };
@@ -155,7 +156,8 @@ impl Supervisor {
         Builder {
             members: Vec::new(),
             policy: Preset::Default.policy(),
-            settings: Settings { max_total_restarts: None, jitter_seed: Some(seed) },
+            settings: Settings { jitter_seed: Some(seed) },
+            max_total_restarts: None,
             listeners: Vec::new(),
             observers: Vec::new(),
         }

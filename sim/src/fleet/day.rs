@@ -71,6 +71,7 @@ pub(super) struct Day {
     pub(super) queue: Queue,
     pub(super) keeper: Keeper,
     pub(super) settings: Settings,
+    pub(super) max_total_restarts: Option<u32>,
     /// The daemon, while there is one.
     pub(super) core: Option<Supervisor>,
     pub(super) ids: Vec<Option<AgentId>>,
@@ -114,7 +115,8 @@ impl Day {
             clock: Clock::new(boot_mono),
             queue: Queue::default(),
             keeper: Keeper::new(agents),
-            settings: Settings { max_total_restarts, jitter_seed },
+            settings: Settings { jitter_seed },
+            max_total_restarts,
             core: None,
             ids: vec![None; agents],
             slots: Vec::new(),

@@ -169,7 +169,8 @@ impl Forest {
                 members,
             }
         });
-        Topology { agents: agents.collect(), groups: groups.collect() }
+        let (agents, groups) = (agents.collect(), groups.collect());
+        Topology { agents, groups, ..Topology::default() }
     }
 
     fn members_of(&self, grove: usize, names: &mut Vec<Name>) {

@@ -350,6 +350,7 @@ impl Day {
     /// What the supervisor is told of the forest.
     pub(super) fn topology(&self) -> Topology {
         let mut topology = self.forest.topology();
+        topology.max_total_restarts = self.max_total_restarts;
         if self.sabotage == Some(Sabotage::ReverseMembers) {
             topology.groups.iter_mut().for_each(|group| group.members.reverse());
         }

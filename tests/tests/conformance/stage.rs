@@ -106,16 +106,16 @@ pub(crate) fn topology(config: &Config) -> Topology {
         budget: group.budget,
         members: group.members.clone(),
     });
-    Topology { agents: agents.collect(), groups: groups.collect() }
+    Topology {
+        agents: agents.collect(),
+        groups: groups.collect(),
+        max_total_restarts: config.supervisor.max_total_restarts,
+    }
 }
 
 /// A supervisor with everything that a file declares, up.
 pub(crate) fn supervise(config: &Config) -> Bench {
-    let settings = Settings {
-        max_total_restarts: config.supervisor.max_total_restarts,
-        ..Settings::default()
-    };
-    let mut bench = Bench::new(settings, topology(config));
+    let mut bench = Bench::new(Settings::default(), topology(config));
     bench.tell(defib_core::Input::UpAsked(defib_core::Scope::All)).unwrap();
     bench
 }

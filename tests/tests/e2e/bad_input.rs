@@ -153,6 +153,18 @@ fn a_home_has_one_keeper() {
 }
 
 #[test]
+fn a_daemon_that_does_not_answer_is_not_waited_for_without_end() {
+    let bench = bench();
+    bench.up(&[bench.agent("a", "forever", "")]);
+    let (_, daemon) = bench.who();
+    proc::kill(daemon, "STOP");
+    let ran = bench.defib(&["up", "--detach"]).bad(1);
+    assert!(ran.err.contains("does not answer") && ran.err.contains("keeper.log"), "{}", ran.err);
+    proc::kill(daemon, "CONT");
+    bench.await_state("a", "running");
+}
+
+#[test]
 fn many_ups_at_once_make_one_daemon_and_one_run_of_each_agent() {
     let bench = bench();
     let lives = bench.file("lives");

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use defib_e2e::{Bench, Disk, await_that, field, pid_in, proc};
+use serde_json::Value;
 
 use crate::{FAKE_AGENT, bench};
 
@@ -28,12 +29,17 @@ fn a_damaged_history_is_set_aside_loudly_and_agents_are_started_all_the_same() {
     drop(events);
     bench.kill_both();
     damage(&bench);
-    bench.defib(&["up", "--detach"]).good();
+    for command in [&["up", "--detach"][..], &["status"]] {
+        let said = bench.defib(command).good().err;
+        assert!(said.contains("warning: history.db was damaged"), "{said}");
+    }
     let status = bench.await_state("a", "running");
     let events = bench.events();
-    events.find("history-damaged", |events| {
+    let said = events.find("history-damaged", |events| {
         events.iter().find(|event| event["type"] == "history-damaged").cloned()
     });
+    assert_eq!(said["file"], "history.db");
+    assert!(said["set_aside"].as_str().is_some_and(|path| Path::new(path).exists()), "{said}");
     assert!(set_aside(&bench));
     proc::kill(pid_in(&status), "KILL");
     bench.await_status("a", |now| now["state"] == "running" && now["run"] != status["run"]);
@@ -86,6 +92,48 @@ fn with_every_file_of_ours_damaged_a_project_still_comes_up() {
     bench.defib(&["logs", "a"]).good();
 }
 
+#[test]
+fn a_damaged_or_vanished_file_is_said_whichever_and_whenever() {
+    let bench = bench();
+    drop(bench.up(&[bench.agent("a", "forever", ""), bench.agent("b", "forever", "")]));
+    bench.kill_both();
+    std::fs::write(bench.home().join("intent.db"), vec![0xA5; 20_000]).unwrap();
+    for extra in ["-wal", "-shm"] {
+        let _ = std::fs::remove_file(bench.home().join(format!("intent.db{extra}")));
+    }
+    let said = bench.defib(&["up", "--detach"]).good().err;
+    assert!(said.contains("warning: intent.db was damaged"), "{said}");
+    let events = bench.events();
+    let of = |file: &'static str| {
+        events.find("what was damaged", move |events| {
+            let damaged = events.iter().filter(|event| event["type"] == "history-damaged");
+            damaged.into_iter().find(|event| event["file"] == file).cloned()
+        })
+    };
+    assert!(of("intent.db")["set_aside"].is_string());
+    // Somebody cleans up while it runs.
+    std::fs::remove_file(bench.home().join("history.db")).unwrap();
+    proc::kill(bench.pid("a"), "KILL");
+    let said = of("history.db");
+    assert!(said["set_aside"].is_null() && said["why"].is_string(), "{said}");
+    let said = bench.defib(&["status"]).good().err;
+    assert!(said.contains("warning: history.db was lost"), "{said}");
+}
+
+#[test]
+fn history_is_kept_as_long_as_the_file_says_from_when_it_says_so() {
+    let bench = bench();
+    let agent = bench.agent("a", "sleep 5 exit 1", "limits = [{ deaths = 5, within = \"1h\" }]");
+    let kept = |keep: &str| format!("[history]\nkeep = \"{keep}\"\n{agent}");
+    let events = bench.up(&[kept("1h")]);
+    events.of("a", "crashed-out");
+    assert_eq!(bench.history("a").len(), 5);
+    bench.declare(&[kept("1ms")]);
+    bench.defib(&["reload"]).good();
+    await_that("what is old goes", || bench.history("a").is_empty());
+    assert_eq!(bench.status("a")["state"], "crashed-out", "only the account of it has gone");
+}
+
 fn beats(file: &Path) -> usize {
     std::fs::read(file).map_or(0, |bytes| bytes.len())
 }
@@ -119,6 +167,13 @@ fn agents_run_on_while_the_disk_is_full_and_all_is_well_when_there_is_space_agai
             .find(|event| event["type"] == "output-lost" && event["agent"] == "burst")
             .cloned()
     });
+    let said = |what: &'static str| {
+        let is_of = move |event: &&Value| event["type"] == what && event["file"] == "history.db";
+        events.find(what, move |events| events.iter().find(is_of).cloned())
+    };
+    said("history-failing");
+    let warned = bench.defib(&["status"]).good().err;
+    assert!(warned.contains("warning: history.db cannot be written"), "{warned}");
     // The writer is not held up by what cannot be written.
     let before = beats(&beat);
     await_that("beats of the writer", || beats(&beat) > before + 20);
@@ -134,6 +189,8 @@ fn agents_run_on_while_the_disk_is_full_and_all_is_well_when_there_is_space_agai
     assert_eq!((bench.pid("writer"), bench.pid("burst")), (writer, burst));
 
     std::fs::remove_file(disk.ballast()).unwrap();
+    said("history-recovered");
+    assert_eq!(bench.defib(&["status"]).good().err, "");
     let after = beats(&beat);
     await_that("beats with space", || beats(&beat) > after + 20);
     let last = |log: &str| log.lines().last().unwrap_or_default().to_owned();

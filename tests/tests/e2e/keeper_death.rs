@@ -1,9 +1,9 @@
-//! The keeper is killed: its agents die with it, and the next `up` runs each of them once.
+//! The keeper is killed: its agents die with it, its daemon takes its place, and each of them runs once.
 
 use std::collections::BTreeSet;
 use std::process::{Child, Command};
 
-use defib_e2e::{Bench, await_some, await_that, field, proc};
+use defib_e2e::{Bench, await_some, await_that, field, pid_in, proc};
 
 use crate::bench;
 
@@ -42,7 +42,7 @@ fn lines_of(bench: &Bench, file: &str) -> Vec<(u64, u32)> {
     text.lines().filter_map(pair).collect()
 }
 
-fn check_that_the_next_up_runs_each_agent_once(kill: impl Fn(&Bench)) {
+fn check_that_each_agent_runs_once_again(kill: impl Fn(&Bench)) {
     let other = bench();
     let script = "double-fork 'ignore TERM print ready forever' forever";
     other.up(&[other.agent("a", script, "")]);
@@ -70,11 +70,10 @@ fn check_that_the_next_up_runs_each_agent_once(kill: impl Fn(&Bench)) {
     for pid in direct {
         proc::await_gone(pid);
     }
-    bench.defib(&["up", "--detach"]).good();
-    assert!(!proc::lives(grandchild), "swept before anything is started");
     await_that("second lives", || {
         lines_of(&bench, "plain").len() >= 2 && lines_of(&bench, "tree").len() >= 2
     });
+    assert!(!proc::lives(grandchild), "swept before anything is started");
     for name in ["a", "b"] {
         let status = bench.await_state(name, "running");
         assert_eq!(field(&status, "run"), 2, "{status}");
@@ -100,28 +99,41 @@ fn check_that_the_next_up_runs_each_agent_once(kill: impl Fn(&Bench)) {
 }
 
 #[test]
-fn the_keeper_s_agents_die_with_it_and_the_next_up_runs_each_once() {
-    check_that_the_next_up_runs_each_agent_once(|bench| {
-        let (keeper, _) = bench.who();
-        proc::kill(keeper, "KILL");
-        proc::await_gone(keeper);
-    });
+fn the_keeper_s_agents_die_with_it_and_its_daemon_runs_each_once() {
+    check_that_each_agent_runs_once_again(Bench::kill_keeper);
 }
 
 #[test]
 fn keeper_and_daemon_killed_together_leave_nothing_that_runs_twice() {
-    check_that_the_next_up_runs_each_agent_once(Bench::kill_both);
+    check_that_each_agent_runs_once_again(|bench| {
+        bench.kill_both();
+        bench.defib(&["up", "--detach"]).good();
+    });
 }
 
 #[test]
-fn a_daemon_without_its_keeper_ends_and_the_socket_refuses() {
-    let bench = bench();
-    bench.up(&[bench.agent("a", "forever", "")]);
-    let (keeper, daemon) = bench.who();
-    proc::kill(keeper, "KILL");
-    proc::await_gone(daemon);
-    bench.defib(&["status"]).bad(4);
-    assert!(bench.processes().is_empty());
+fn keepers_may_be_killed_over_and_over_and_agents_keep_what_their_caller_gave_them() {
+    let mut bench = bench();
+    bench.set("A_SECRET", "value-of-the-caller");
+    let lives = bench.file("lives");
+    let script = format!("count {lives} env A_SECRET print told forever");
+    let events = bench.up(&[bench.agent("a", &script, "env_pass = [\"A_SECRET\"]")]);
+    let bounds = |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
+    let first = bounds(bench.pid("a"));
+    for round in 2..=4 {
+        bench.kill_keeper();
+        let status = bench.await_status("a", |status| {
+            status["state"] == "running" && field(status, "run") == round
+        });
+        assert_eq!(bounds(pid_in(&status)), first, "an agent's bounds are the caller's");
+        let log = bench.await_log("a", |log| log.matches("told").count() as u64 == round);
+        assert_eq!(log.matches("A_SECRET=value-of-the-caller\n").count() as u64, round, "{log}");
+    }
+    assert_eq!(lines_of(&bench, "lives").len(), 4);
+    // Whoever follows goes on under the next keeper too.
+    events.of_run("a", 4, "run-ready");
+    let runs = bench.history("a");
+    assert!(runs[..3].iter().all(|run| run["death"]["class"] == "lost"), "{runs:#?}");
 }
 
 #[test]
@@ -170,15 +182,9 @@ fn a_rest_right_before_both_die_is_not_forgotten() {
     let lives = bench.file("lives");
     let events = bench.up(&[bench.agent("a", &format!("count {lives} forever"), once)]);
     let pid = bench.pid("a");
-    let (keeper, daemon) = bench.who();
     proc::kill(pid, "KILL");
     events.of("a", "crashed-out");
-    for pid in [keeper, daemon] {
-        proc::kill(pid, "KILL");
-    }
-    for pid in [keeper, daemon] {
-        proc::await_gone(pid);
-    }
+    bench.kill_both();
     bench.defib(&["up", "--detach"]).good();
     assert_eq!(bench.status("a")["state"], "crashed-out");
     assert_eq!(lines_of(&bench, "lives").len(), 1);

@@ -9,6 +9,7 @@ mod budget;
 mod causes;
 mod clock;
 mod daemon_death;
+mod demo;
 mod doors;
 mod environment;
 mod history;

@@ -141,3 +141,16 @@ fn a_change_that_is_reloaded_holds_under_the_next_daemon_too() {
     events.of_run("a", 3, "run-ready");
     bench.await_log("a", |log| log == "old\nnew\nnew\n");
 }
+
+#[test]
+fn the_bound_on_all_restarts_holds_from_the_first_up_on_and_follows_the_file() {
+    let bench = bench();
+    let crashing = bench.agent("a", "exit 1", "limits = []");
+    let bounded = |most: u32| format!("[supervisor]\nmax_total_restarts = {most}\n{crashing}");
+    let events = bench.up(&[bounded(2)]);
+    events.of_run("a", 3, "crashed-out");
+    bench.declare(&[bounded(4)]);
+    bench.defib(&["reload"]).good();
+    bench.defib(&["revive", "a"]).good();
+    events.of_run("a", 6, "crashed-out");
+}

@@ -121,9 +121,22 @@ fn up_in_front_detaches_by_q_and_asks_on_ctrl_c() {
     assert!(status.success(), "{shown}");
     assert!(shown.contains("detached"), "{shown}");
     assert!(proc::lives(pid));
+    // The tests' commands have NO_COLOR: a colour or a weight ends in m.
+    let colours = |shown: &str| {
+        let codes = shown.split("\x1b[").skip(1);
+        codes
+            .filter(|code| {
+                code.trim_start_matches(|c: char| "0123456789;".contains(c)).starts_with('m')
+            })
+            .count()
+    };
+    assert_eq!(colours(&shown), 0, "{shown:?}");
 
-    let mut front = sit(&bench.command(&["up"]));
+    let mut coloured = bench.command(&["up"]);
+    coloured.env_remove("NO_COLOR").env("TERM", "xterm");
+    let mut front = sit(&coloured);
     front.await_text("running");
+    assert!(colours(&front.shown) > 0, "{:?}", front.shown);
     front.type_in("\x03");
     front.await_text("(any other key)?");
     // Any other key: nothing happens.

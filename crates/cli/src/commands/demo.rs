@@ -1,6 +1,7 @@
 //! `defib demo`: six agents that behave like the real world, and a tour of what becomes of them.
 
 use std::io::IsTerminal;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -12,6 +13,7 @@ use super::Context;
 use super::status::statuses;
 use super::view::LiveView;
 use super::why::Why;
+use crate::client::Client;
 use crate::failure::{Code, Failure};
 use crate::interrupt::{self, Interrupted};
 use crate::output;
@@ -57,6 +59,11 @@ impl Demo {
     #[expect(clippy::unused_self, reason = "every command is run this way")]
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let folder = std::env::temp_dir().join(format!("defib-demo-{}", std::process::id()));
+        // One that is there already is somebody else's.
+        std::fs::DirBuilder::new().mode(0o700).create(&folder).map_err(|error| {
+            Failure::new(Code::Failed, format!("{}: {error}", folder.display()))
+                .hint("TMPDIR names the folder that temporary files go to")
+        })?;
         let context = Context { home: Some(folder.clone()) };
         let interrupted = interrupt::watch();
         let outcome = tour(&context, &folder, &interrupted);
@@ -64,7 +71,7 @@ impl Demo {
         if let Ok(client) = context.client()
             && client.is_up()
         {
-            let _ = client.close();
+            client.close()?;
         }
         let _ = std::fs::remove_dir_all(&folder);
         outcome
@@ -111,15 +118,29 @@ fn tour(context: &Context, folder: &Path, interrupted: &Interrupted) -> Result<(
         return Ok(());
     }
     say("Somebody has mended crashloop, or thinks so. `defib revive crashloop` puts it back:")?;
-    let _: Vec<AgentStatus> = client.post(
-        &format!("/api/v1/agents/crashloop/{}", Action::Revive.word()),
-        &ActionOptions::default(),
-    )?;
+    act(&client, "crashloop", Action::Revive)?;
     view.begin_anew();
     if !watch(context, &mut view, &names, interrupted, Duration::from_secs(6), crashloop)? {
         return Ok(());
     }
-    say("Not mended. That is defib: `defib up` in a folder with a defib.toml is all it takes.")
+    say(
+        "Not mended. slow-to-stop does not heed TERM: `defib stop slow-to-stop` takes the two seconds that\n\
+         it has, and then kills it with all that it started:",
+    )?;
+    act(&client, "slow-to-stop", Action::Stop)?;
+    view.begin_anew();
+    let stopped = |statuses: &[AgentStatus]| {
+        statuses.iter().any(|s| s.name.as_str() == "slow-to-stop" && s.state == State::Stopped)
+    };
+    if !watch(context, &mut view, &names, interrupted, Duration::from_secs(6), stopped)? {
+        return Ok(());
+    }
+    say("That is defib: `defib up` in a folder with a defib.toml is all it takes.")
+}
+
+fn act(client: &Client, agent: &str, action: Action) -> Result<(), Failure> {
+    let path = format!("/api/v1/agents/{agent}/{}", action.word());
+    client.post::<Vec<AgentStatus>>(&path, &ActionOptions::default()).map(drop)
 }
 
 /// Shows the agents until something is the case or time is up. Says whether to go on.

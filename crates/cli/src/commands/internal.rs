@@ -1,17 +1,28 @@
 //! What defib starts of itself: the keeper and the daemon. Nobody types these.
 
 use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use clap::Subcommand;
-use defib_daemon::DaemonOptions;
-use defib_host::{Front, KeeperOptions};
+use defib_daemon::{DaemonOptions, Will};
+use defib_host::home::HomeLock;
+use defib_host::{Bounds, Front, KeeperOptions};
+use rustix::fs::MemfdFlags;
 
 use super::Context;
 use crate::failure::{Code, Failure};
 use crate::home::Home;
+
+/// How long a keeper that was killed may still have the lock: its channel ends before the process does.
+const LAST_OF_KEEPER: Duration = Duration::from_secs(5);
 
 /// For defib itself
 #[derive(Debug, clap::Args)]
@@ -23,7 +34,13 @@ pub(crate) struct Internal {
 #[derive(Debug, Subcommand)]
 enum Role {
     /// The parent of every agent
-    Keeper(Occasion),
+    Keeper {
+        #[command(flatten)]
+        occasion: Occasion,
+        /// The keeper before it was killed: what its daemon knew comes by standard input
+        #[arg(long)]
+        heir: bool,
+    },
     /// The brain
     Daemon(Occasion),
 }
@@ -42,13 +59,13 @@ impl Internal {
     pub(crate) fn run(&self, context: &Context) -> Result<(), Failure> {
         let home = context.home()?;
         match self.role {
-            Role::Keeper(occasion) => keeper(&home, occasion),
+            Role::Keeper { occasion, heir } => keeper(&home, occasion, heir),
             Role::Daemon(occasion) => daemon(&home, occasion),
         }
     }
 }
 
-fn keeper(home: &Home, occasion: Occasion) -> Result<(), Failure> {
+fn keeper(home: &Home, occasion: Occasion, heir: bool) -> Result<(), Failure> {
     let failed = |what: &str| {
         let what = what.to_owned();
         move |error: std::io::Error| Failure::new(Code::Failed, format!("{what}: {error}"))
@@ -61,8 +78,9 @@ fn keeper(home: &Home, occasion: Occasion) -> Result<(), Failure> {
     if !super::first::is_first() {
         let _ = rustix::process::setsid();
     }
-    let lock = defib_host::home::HomeLock::take(&home.path().join("lock"))
-        .map_err(|error| failed("the lock of the home")(error.into()))?;
+    let will = if heir { inherited_will() } else { Will::default() };
+    let lock = take_lock(home, if heir { LAST_OF_KEEPER } else { Duration::ZERO })
+        .map_err(failed("the lock of the home"))?;
     let Some(lock) = lock else {
         return Err(Failure::new(
             Code::Failed,
@@ -92,6 +110,7 @@ fn keeper(home: &Home, occasion: Occasion) -> Result<(), Failure> {
         log: None,
         home_key,
         cgroups: true,
+        kept: will.into_kept(),
     };
     // The lock is held as long as this process lives, whatever number its descriptor has by then.
     std::mem::forget(lock);
@@ -103,8 +122,53 @@ fn keeper(home: &Home, occasion: Occasion) -> Result<(), Failure> {
 fn daemon(home: &Home, occasion: Occasion) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::new(Code::Failed, error);
     let (keeper, listener) = defib_host::inherited().map_err(failed)?;
+    // Before it is another: a program that is replaced on disk has no path any more.
+    let program = std::env::current_exe().map_err(failed)?;
+    let bounds = Bounds::now();
     let Occasion { for_up: awaits_up, front } = occasion;
-    let home = home.path().to_owned();
-    let options = DaemonOptions { home, keeper, listener, awaits_up, front };
-    defib_daemon::run(options).map_err(failed)
+    let path = home.path().to_owned();
+    let options = DaemonOptions { home: path, keeper, listener, awaits_up, front };
+    let will = defib_daemon::run(options).map_err(failed)?;
+    bounds.restore();
+    Err(failed(become_keeper(&program, home, &will)))
+}
+
+/// The keeper was killed. Whoever is left sweeps up what it left behind and keeps the agents from now on;
+/// a new process would not be better at it. Returns only if it cannot.
+fn become_keeper(program: &Path, home: &Home, will: &Will) -> io::Error {
+    // Standard error is a file on a disk that may be full.
+    let _ = io::stderr().write_all(b"defib: the keeper was killed: its daemon takes its place\n");
+    let written = will.written().and_then(|bytes| {
+        // In memory only: callers' variables are in it.
+        let mut file = File::from(rustix::fs::memfd_create("will", MemfdFlags::CLOEXEC)?);
+        file.write_all(&bytes)?;
+        file.rewind()?;
+        Ok(file)
+    });
+    let will = written.map_or_else(|_| Stdio::null(), Stdio::from);
+    Command::new(program)
+        .args(["internal", "keeper", "--heir", "--home"])
+        .arg(home.path())
+        .env_remove(defib_host::KEEPER_FD)
+        .env_remove(defib_host::LISTENER_FD)
+        .stdin(will)
+        .exec()
+}
+
+fn inherited_will() -> Will {
+    let mut bytes = Vec::new();
+    // Without it, files say what there is to be said.
+    let read = io::stdin().read_to_end(&mut bytes).and_then(|_| Will::read(&bytes));
+    read.unwrap_or_default()
+}
+
+/// Takes the lock of the home, if whoever has it lets go of it in time.
+fn take_lock(home: &Home, patience: Duration) -> io::Result<Option<HomeLock>> {
+    let (file, begin) = (home.path().join("lock"), Instant::now());
+    loop {
+        match HomeLock::take(&file)? {
+            None if begin.elapsed() < patience => std::thread::sleep(Duration::from_millis(5)),
+            taken => return Ok(taken),
+        }
+    }
 }

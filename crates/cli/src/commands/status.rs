@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anstyle::{AnsiColor, Style};
 use defib_core::State;
 use defib_core::span::Shown;
-use defib_daemon::wire::{AgentStatus, ChannelFailure};
+use defib_daemon::wire::{AgentStatus, ChannelFailure, DaemonInfo};
 use jiff::Timestamp;
 
 use super::Context;
@@ -39,8 +39,18 @@ impl Status {
             return output::print("no agents; `defib up` brings a project up\n");
         }
         let now = Timestamp::now();
-        output::print(&(overview(&statuses, now) + &failing(&statuses, now)))
+        output::print(&(overview(&statuses, now) + &failing(&statuses, now)))?;
+        warn_of_troubles(context)
     }
+}
+
+/// Says what is wrong with the daemon's own files.
+pub(crate) fn warn_of_troubles(context: &Context) -> Result<(), Failure> {
+    let info: DaemonInfo = context.client()?.get("/api/v1/daemon")?;
+    for trouble in info.troubles {
+        anstream::eprintln!("warning: {trouble}");
+    }
+    Ok(())
 }
 
 /// A line a channel by which nobody can be told of what becomes of these agents.

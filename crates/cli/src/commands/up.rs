@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::first;
 use super::modules;
-use super::status::{is_down, is_settled, overview, status_line, statuses};
+use super::status::{is_down, is_settled, overview, status_line, statuses, warn_of_troubles};
 use super::view::LiveView;
 use super::{ConfigFile, Context};
 use crate::client::Client;
@@ -117,8 +117,8 @@ impl Up {
         let project = config.project.clone();
         let request = request(&self.file, config, self.mode.into())?;
         let client = context.client()?;
-        let before = events(context, "last=1");
         let is_new = !client.is_up();
+        let before = if is_new { Vec::new() } else { events(context, "last=1") };
         let names: Vec<Name> = if self.beside_keeper {
             client.await_daemon()?;
             client.insist("/api/v1/up", &request)?
@@ -128,6 +128,7 @@ impl Up {
         if is_new && std::io::stdout().is_terminal() && !matches!(self.mode, ModeWord::Once) {
             say_address(&client)?;
         }
+        warn_of_troubles(context)?;
         let heard = Heard::since(context, &before);
         Ok(Brought { project, count: names.len(), has_modules, heard })
     }
@@ -337,13 +338,13 @@ fn settle(context: &Context, project: &Name, count: usize) -> Result<(), Failure
     let ours = wait_until(context, project, SETTLE, |ours| {
         if progress && shown.elapsed() > Duration::from_millis(200) {
             let settled = ours.iter().filter(|status| is_settled(status)).count();
-            anstream::eprint!("\r\x1b[K{settled} of {} agents have started", ours.len());
+            eprint!("\r\x1b[K{settled} of {} agents have started", ours.len());
             shown = Instant::now();
         }
         ours.iter().all(is_settled)
     })?;
     if progress {
-        anstream::eprint!("\r\x1b[K");
+        eprint!("\r\x1b[K");
     }
     let running = ours.iter().filter(|status| status.state == State::Running).count();
     output::print(&format!("{project} is up: {running} of {} agents are running\n", ours.len()))?;

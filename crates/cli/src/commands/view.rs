@@ -63,9 +63,14 @@ impl LiveView {
 
     /// Says something; what is drawn goes on below it.
     pub(crate) fn say(&mut self, line: &str) -> Result<(), Failure> {
-        let up = if self.drawn > 0 { format!("\x1b[{}A\x1b[J", self.drawn) } else { String::new() };
+        let up = self.back_to_begin();
         self.drawn = 0;
-        output::print(&format!("{up}{line}\n"))
+        output::draw(&up, &format!("{line}\n"), "")
+    }
+
+    /// What brings the cursor back to where the view was begun, and clears it.
+    fn back_to_begin(&self) -> String {
+        if self.drawn > 0 { format!("\x1b[{}A\x1b[J", self.drawn) } else { String::new() }
     }
 
     /// Shows the agents. Where nobody draws, only what has changed is printed, or what is the last.
@@ -78,11 +83,10 @@ impl LiveView {
         if self.draws {
             let room = crate::tty::size().map_or(24, |(rows, _)| usize::from(rows)).max(6) - 3;
             let text = fitted(statuses, room);
-            let up =
-                if self.drawn > 0 { format!("\x1b[{}A\x1b[J", self.drawn) } else { String::new() };
+            let up = self.back_to_begin();
             self.drawn = text.lines().count();
             // A line that is too long is cut, not continued on the next: the view stays in its place.
-            return output::raw(format!("{up}\x1b[?7l{text}\x1b[?7h").as_bytes()).map(drop);
+            return output::draw(&format!("{up}\x1b[?7l"), &text, "\x1b[?7h");
         }
         let line = status_line(project, statuses);
         let due = match &self.last_line {

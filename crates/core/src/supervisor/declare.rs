@@ -125,7 +125,8 @@ impl Supervisor {
 
     /// Takes what is declared from now on.
     pub(super) fn apply(&mut self, topology: Topology) {
-        let Topology { agents, groups } = topology;
+        let Topology { agents, groups, max_total_restarts } = topology;
+        self.max_total_restarts = max_total_restarts;
         self.edition += 1;
         let renewed: Vec<AgentId> = agents.iter().filter_map(|spec| self.declare(spec)).collect();
         let edition = self.edition;

@@ -43,8 +43,6 @@ const WALL_STEP: Duration = Duration::from_secs(1);
 /// What holds for the whole supervisor.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// Once so many automatic restarts have been decided, each agent that dies is crashed out.
-    pub max_total_restarts: Option<u32>,
     /// The seed of all jitter; nothing is no jitter.
     pub jitter_seed: Option<u64>,
 }
@@ -57,9 +55,9 @@ pub struct Settings {
 /// latest, and deals with the [`Outbox`] in its order before the next input.
 #[derive(Debug, Clone)]
 pub struct Supervisor {
-    settings: Settings,
     agents: Vec<Agent>,
     groups: Vec<Group>,
+    max_total_restarts: Option<u32>,
     /// How often what is declared has been changed.
     edition: u64,
     by_name: BTreeMap<Name, AgentId>,
@@ -86,9 +84,9 @@ impl Supervisor {
     pub fn new(settings: Settings) -> Supervisor {
         let jitter = settings.jitter_seed.map_or(Jitter::OFF, Jitter::seeded);
         Supervisor {
-            settings,
             agents: Vec::new(),
             groups: Vec::new(),
+            max_total_restarts: None,
             edition: 0,
             by_name: BTreeMap::new(),
             groups_by_name: BTreeMap::new(),
@@ -322,7 +320,7 @@ impl Supervisor {
 
     /// The bound on all restarts of all agents, where it has been reached.
     fn exhausted(&self) -> Option<Gauge> {
-        let max = self.settings.max_total_restarts?;
+        let max = self.max_total_restarts?;
         let limit = Limit::restarts(max, Span::Lifetime);
         (self.total_restarts >= max).then_some(Gauge { limit, count: self.total_restarts })
     }

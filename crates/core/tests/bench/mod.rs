@@ -75,7 +75,8 @@ impl Bench {
 
     /// Agents and groups, up, without jitter.
     pub fn fleet(agents: Vec<AgentSpec>, groups: Vec<GroupSpec>) -> Bench {
-        let mut bench = Bench::new(Settings::default(), Topology { agents, groups });
+        let mut bench =
+            Bench::new(Settings::default(), Topology { agents, groups, ..Topology::default() });
         bench.tell(Input::UpAsked(Scope::All)).unwrap();
         bench
     }

@@ -69,7 +69,7 @@ impl Recorder {
         match written {
             Ok(value) => self.engine.store_later(Intent::Keep { key: HEAD_KEY.to_owned(), value }),
             // The deed is done, and agents go on; it is written with the next one.
-            Err(error) => eprintln!("defib: the audit cannot be written: {error}"),
+            Err(error) => say!("the audit cannot be written: {error}"),
         }
     }
 

@@ -142,7 +142,7 @@ async fn open(desk: &Desk, router: &Router, site: &Site) -> Option<tokio::task::
             None
         }
         Err(error) => {
-            eprintln!("defib: no web server: {error}");
+            say!("no web server: {error}");
             listening.send_replace(Listening::Failed(error.to_string()));
             None
         }

@@ -53,7 +53,7 @@ impl Certificate {
             match Loaded::read(&self.cert, &self.key) {
                 Ok(new) => *loaded = new,
                 Err(error) => {
-                    eprintln!("defib: the certificate stays the old one: {error}");
+                    say!("the certificate stays the old one: {error}");
                     loaded.changed = changed;
                 }
             }

@@ -131,7 +131,10 @@ impl Engine {
             Ask::Groups(answer) => drop(answer.send(Ok(self.groups()))),
             Ask::Policy(name, answer) => drop(answer.send(self.policy_of(&name))),
             Ask::Supervisor(answer) => drop(answer.send(Ok(self.supervisor_status()))),
-            Ask::Info(answer) => drop(answer.send(Ok(self.info.clone()))),
+            Ask::Info(answer) => {
+                let troubles = self.troubles.lines();
+                drop(answer.send(Ok(DaemonInfo { troubles, ..self.info.clone() })));
+            }
             Ask::Up(request, answer) => drop(answer.send(self.up(*request))),
             Ask::Claim(request, answer) => drop(answer.send(self.claim(&request))),
             Ask::Key(name, answer) => drop(answer.send(self.key_of(&name))),
@@ -288,8 +291,7 @@ impl Engine {
 
     /// The project as it was applied, with the caller's variables: for a successor, in memory only.
     pub(super) fn keep_project(&mut self, project: &Project) {
-        if let Some(bytes) = project.packed() {
-            let key = format!("project/{}", project.config.project);
+        if let Some((key, bytes)) = project.kept() {
             self.send(&Request::Keep { key, bytes });
         }
     }
@@ -310,6 +312,7 @@ impl Engine {
         Topology {
             agents: self.projects.values().flat_map(Project::specs).collect(),
             groups: self.projects.values().flat_map(Project::groups).collect(),
+            max_total_restarts: self.said_by_one(|config| config.supervisor.max_total_restarts),
         }
     }
 

@@ -323,6 +323,7 @@ impl Engine {
         self.tidy_soon();
         self.tell_site();
         self.tell_exporter();
+        self.tell_history();
     }
 
     pub(super) fn project_name_of(&self, name: &Name) -> Option<Name> {

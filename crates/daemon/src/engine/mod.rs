@@ -20,6 +20,7 @@ mod site;
 mod start;
 mod status;
 mod timetable;
+mod trouble;
 mod vigil;
 
 use capabilities::Capabilities;
@@ -28,13 +29,14 @@ use money::Money;
 use secrets::Secrets;
 use session::Sessions;
 use timetable::Timetable;
+use trouble::Troubles;
 use vigil::Liveness;
 
 pub(crate) use ask::{Answer, Ask};
 pub(crate) use start::Setup;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::io::{self, ErrorKind};
+use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -63,6 +65,7 @@ use crate::metrics::Target;
 use crate::names::{Names, Shown};
 use crate::notify::Roll;
 use crate::recipe::Project;
+use crate::will::Will;
 
 /// How many events a slow watcher may be behind before it has to catch up from the history.
 const WATCHERS_BEHIND: usize = 4096;
@@ -81,18 +84,22 @@ pub(crate) struct EngineHandle {
 
 impl EngineHandle {
     /// A way to an engine that is not there yet, and where that will find what it is asked.
-    fn open(history: Arc<History>, ledger: Ledger) -> io::Result<(EngineHandle, Receiver<Ask>)> {
+    fn open(
+        history: Arc<History>,
+        ledger: Ledger,
+        wake: Arc<Waker>,
+    ) -> (EngineHandle, Receiver<Ask>) {
         let (asks, inbox) = channel();
         let handle = EngineHandle {
             asks,
-            wake: Arc::new(Waker::new()?),
+            wake,
             events: broadcast::Sender::new(WATCHERS_BEHIND),
             growth: broadcast::Sender::new(1024),
             history,
             ledger,
             shown: Shown::default(),
         };
-        Ok((handle, inbox))
+        (handle, inbox)
     }
 
     /// Hands a request over. The answer comes the way that the request carries.
@@ -207,6 +214,7 @@ pub(crate) struct Engine {
     pending: VecDeque<Pending>,
     next_ticket: u64,
     info: crate::wire::DaemonInfo,
+    troubles: Troubles,
     closing: bool,
     /// Projects that are not to come back at the next start.
     withdrawn: Vec<Name>,
@@ -222,8 +230,8 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    /// Works until everything is closed.
-    pub(crate) fn work(mut self) {
+    /// Works until everything is closed, which ends the process, or until the keeper is killed.
+    pub(crate) fn work(mut self) -> Will {
         loop {
             self.note_sleep();
             let _ = self.timer.fired();
@@ -239,13 +247,15 @@ impl Engine {
                 match self.keeper.receive() {
                     Ok(Some((news, descriptors))) => self.hear(news, descriptors),
                     Ok(None) => break,
-                    // Without its keeper a daemon is of no use: the agents have died with it.
-                    Err(_) => std::process::exit(1),
+                    Err(_) => return self.bequeath(),
                 }
             }
             self.wake.take();
             while let Ok(ask) = self.asks.try_recv() {
                 self.answer(ask);
+            }
+            if self.dawn.is_none() {
+                self.hear_troubles();
             }
             self.give_up_on_tails();
             self.look_around();
@@ -255,7 +265,6 @@ impl Engine {
             }
             if self.closing && self.is_all_down() {
                 self.finish();
-                return;
             }
             self.arm_timer();
             self.publish();
@@ -401,23 +410,33 @@ impl Engine {
     }
 
     /// Everything is down: the keeper may end, and so do we.
-    fn finish(&mut self) {
+    fn finish(&mut self) -> ! {
         let gone = self.withdrawn.iter().cloned().map(Intent::Withdraw);
         // What cannot be written now is put right by the next `up`.
         let _ = self.history.store_intents(gone.collect::<Vec<_>>());
         self.send(&Request::Close);
-        self.leave();
+        self.leave()
+    }
+
+    /// The keeper was killed, and the agents have died with it: what the next one is to hold.
+    fn bequeath(&mut self) -> Will {
+        if self.closing {
+            self.finish();
+        }
+        // What has happened until now is read when the next daemon starts.
+        let _ = self.history.flush(Duration::from_secs(5));
+        Will::new(self.projects.values().filter_map(Project::kept))
     }
 
     /// Ends this daemon with nothing unsaid.
-    fn leave(&mut self) {
+    fn leave(&mut self) -> ! {
         while !matches!(self.keeper.flush(), Ok(Flushed::All) | Err(_)) {
             let mut set = [PollFd::from_borrowed_fd(self.keeper.as_fd(), PollFlags::OUT)];
             let _ = poll(&mut set, None);
         }
         // Whatever is not on disk by then is in the journal.
         let _ = self.history.flush(Duration::from_secs(5));
-        std::process::exit(0);
+        std::process::exit(0)
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use defib_config::config::Server;
+use defib_config::Config;
+use defib_config::config::{History, Server};
 use defib_core::Name;
 
 use super::Engine;
@@ -27,6 +28,17 @@ impl Engine {
             *known = Some(site);
             is_new
         });
+    }
+
+    /// What one of the projects says of the daemon; those that do, agree.
+    pub(super) fn said_by_one<T>(&self, what: impl Fn(&Config) -> Option<T>) -> Option<T> {
+        self.projects.values().find_map(|project| what(&project.config))
+    }
+
+    /// Says to the history how long it is to keep what.
+    pub(super) fn tell_history(&self) {
+        let keep = self.said_by_one(|config| config.history.keep);
+        self.history.keep(keep.unwrap_or(History::DEFAULT_KEEP));
     }
 
     /// Says to the exporter whom figures are sent to.

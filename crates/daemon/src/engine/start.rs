@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use defib_core::limit::Tally;
@@ -13,10 +14,11 @@ use defib_core::{
     AgentView, Continuity, Input, Life, Mono, Name, Outbox, Record, RunId, Settings, Snapshot,
     Supervisor, Totals, View, Wall,
 };
-use defib_history::{Event, History, Intents, Run, RunFilter, Usage};
+use defib_history::{Event, History, Intents, Run, RunFilter, Trouble, Usage};
 use defib_host::Channel;
 use defib_host::clock::{BootTimer, ClockSteps, boot_id, now};
 use defib_host::protocol::{News, Request, RunEnd, RunKey};
+use defib_host::wake::Waker;
 use rustix::event::{PollFd, PollFlags, poll};
 use serde::Deserialize as _;
 use serde_json::Value;
@@ -27,6 +29,7 @@ use super::capabilities::Capabilities;
 use super::money::Money;
 use super::session::Sessions;
 use super::timetable::Timetable;
+use super::trouble::Troubles;
 use super::vigil::Liveness;
 use super::{Engine, EngineHandle};
 use crate::coroner::Coroner;
@@ -60,8 +63,10 @@ pub(crate) struct Setup {
     pub(crate) terminals: Terminals,
     /// Where tasks run.
     pub(crate) runtime: tokio::runtime::Handle,
-    /// What had to be set aside, if anything.
-    pub(crate) damaged: Option<PathBuf>,
+    /// What is wrong with the files of either, from the beginning on.
+    pub(crate) troubles: Receiver<Trouble>,
+    /// By which the engine is woken.
+    pub(crate) wake: Arc<Waker>,
     /// Whether a project is about to be brought up.
     pub(crate) awaits_up: bool,
     /// Where it is told where to listen.
@@ -167,17 +172,13 @@ impl Inheritance {
 }
 
 /// What is to be said of how a daemon began.
-fn says(damaged: Option<PathBuf>, unreadable: Vec<Unreadable>) -> Vec<Saying> {
-    let damaged = damaged.map(|path| {
-        let path = path.display().to_string();
-        ("history-damaged", vec![("set_aside", path.into())])
-    });
+fn says(unreadable: Vec<Unreadable>) -> Vec<Saying> {
     let unreadable = unreadable.into_iter().map(|Unreadable { project, file, why }| {
         let (project, file) = (project.to_string(), file.display().to_string());
         let body = vec![("project", project.into()), ("file", file.into()), ("why", why.into())];
         ("config-unreadable", body)
     });
-    damaged.into_iter().chain(unreadable).collect()
+    unreadable.collect()
 }
 
 type Whole = (u64, Totals, BTreeMap<Name, Tally>);
@@ -193,7 +194,8 @@ impl Engine {
             highest_seq,
             terminals,
             runtime,
-            damaged,
+            troubles,
+            wake,
             awaits_up,
             site,
             roll,
@@ -210,9 +212,9 @@ impl Engine {
         let names = Names::begin(&intents, &mut projects, &history);
         let (lives, view) = heard.lives();
         let started = now();
-        let settings = settings(&projects, started.mono);
+        let settings = Settings { jitter_seed: Some(started.mono.as_nanos()) };
         let (ledger, clerk) = Ledger::open(history.clone(), &intents);
-        let (handle, inbox) = EngineHandle::open(history.clone(), ledger)?;
+        let (handle, inbox) = EngineHandle::open(history.clone(), ledger, wake);
         let money = Money::start(home.clone(), &handle, clerk, heard.kept.get("otlp"))?;
         let activity = Activity::default();
         let watchers = (activity.clone(), money.meters.clone());
@@ -258,6 +260,7 @@ impl Engine {
             pending: VecDeque::new(),
             next_ticket: 0,
             info,
+            troubles: Troubles::heard_of(troubles),
             closing: false,
             withdrawn: Vec::new(),
             leave: false,
@@ -267,7 +270,7 @@ impl Engine {
             export,
             home,
         };
-        let says = says(damaged, unreadable);
+        let says = says(unreadable);
         if let Some((_, totals, spent)) = whole {
             let snapshot = Snapshot { lives, spent, totals };
             engine.adopt(settings, snapshot, heard);
@@ -418,13 +421,18 @@ fn projects(
     intents: &Intents,
     unbroken: bool,
 ) -> (BTreeMap<Name, Project>, Vec<Unreadable>) {
+    let kept = heard.under("project/");
+    let kept = kept.filter_map(|(name, bytes)| Some((name, Project::unpacked(bytes)?)));
+    let mut kept: BTreeMap<Name, Project> = kept.collect();
     if unbroken {
-        let kept = heard.under("project/");
-        let kept = kept.filter_map(|(name, bytes)| Some((name, Project::unpacked(bytes)?)));
-        return (kept.collect(), Vec::new());
+        return (kept, Vec::new());
     }
     let mut unreadable = Vec::new();
     let load = |(name, project): (&Name, &defib_history::Project)| {
+        // A keeper was killed, and its daemon knew what was applied.
+        if let Some(applied) = kept.remove(name) {
+            return Some(applied);
+        }
         let options = defib_config::Options::deserialize(&project.config).unwrap_or_default();
         let loaded = match defib_config::load_with(&project.file, &options) {
             Ok(file) => file.outcome.config.ok_or_else(|| "it is not valid".to_owned()),
@@ -434,7 +442,7 @@ fn projects(
             Ok(config) => config,
             Err(why) => {
                 let (project, file) = (name.clone(), project.file.clone());
-                eprintln!("defib: {}: {why}; its agents stay down", file.display());
+                say!("{}: {why}; its agents stay down", file.display());
                 unreadable.push(Unreadable { project, file, why });
                 return None;
             }
@@ -507,13 +515,6 @@ fn assistants(
     Ok((scribe, coroner))
 }
 
-/// What holds for all agents together.
-fn settings(projects: &BTreeMap<Name, Project>, started: Mono) -> Settings {
-    let mut configs = projects.values().map(|project| &project.config);
-    let max_total_restarts = configs.find_map(|config| config.supervisor.max_total_restarts);
-    Settings { max_total_restarts, jitter_seed: Some(started.as_nanos()) }
-}
-
 /// Who this daemon is.
 fn info(started: Wall, keeper_pid: u32) -> DaemonInfo {
     DaemonInfo {
@@ -522,6 +523,7 @@ fn info(started: Wall, keeper_pid: u32) -> DaemonInfo {
         started_at: stamp(started),
         keeper_pid,
         address: None,
+        troubles: Vec::new(),
     }
 }
 

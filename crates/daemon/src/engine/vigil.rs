@@ -225,8 +225,8 @@ impl Engine {
         let (agents, limit) = (self.declared_in.len(), defib_host::descriptor_limit());
         if !needs && !self.liveness.sockets.has_room(agents, limit) {
             if !std::mem::replace(&mut self.liveness.said_scarce, true) {
-                eprintln!(
-                    "defib: {agents} agents and {limit} descriptors: those without a heartbeat or \
+                say!(
+                    "{agents} agents and {limit} descriptors: those without a heartbeat or \
                      `ready = \"notify\"` have no notify socket from here on"
                 );
             }

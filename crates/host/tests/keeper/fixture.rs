@@ -66,6 +66,7 @@ fn keeper(folder: &str, home_key: &str, flags: &[&str]) {
         listener: listener.into(),
         log: None,
         home_key: home_key.to_owned(),
+        kept: Vec::new(),
         cgroups: !flags.contains(&"walk"),
     };
     let code = defib_host::run(options).unwrap();

@@ -11,8 +11,9 @@ pub(super) type Addition = (Plan, Option<Name>, Reply<()>);
 
 impl Driver {
     /// Declares what is there from the first. Names have been checked.
-    pub(crate) fn begin(&mut self, plan: Plan) {
+    pub(crate) fn begin(&mut self, plan: Plan, max_total_restarts: Option<u32>) {
         self.groups = plan.groups;
+        self.max_total_restarts = max_total_restarts;
         self.declare(plan.tasks);
         self.tell_of_no_request(Input::UpAsked(Scope::All));
     }
@@ -126,7 +127,8 @@ impl Driver {
     }
 
     fn apply(&mut self, agents: Vec<AgentSpec>) {
-        let topology = Topology { agents, groups: self.groups.clone() };
+        let groups = self.groups.clone();
+        let topology = Topology { agents, groups, max_total_restarts: self.max_total_restarts };
         self.tell_of_no_request(Input::Apply(Box::new(topology)));
     }
 
