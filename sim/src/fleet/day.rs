@@ -174,7 +174,7 @@ impl Day {
     }
 
     fn dawn(&mut self) -> Checked {
-        self.core = Some(Supervisor::new(self.settings.clone()));
+        self.core = Some(Supervisor::new(self.settings));
         self.delays.watch_from(self.clock.now().mono);
         self.apply()?;
         self.step(Input::Booted)?;
@@ -294,7 +294,7 @@ impl Day {
         let snapshot = Snapshot { lives: lives.collect(), ..left };
         let now = self.clock.now();
         let topology = self.topology();
-        let settings = self.settings.clone();
+        let settings = self.settings;
         self.core = Some(Supervisor::restore(settings, topology, snapshot, continuity, now));
         self.learn_ids();
         self.keep_all();

@@ -41,7 +41,7 @@ pub use snapshot::{Continuity, Snapshot, Totals};
 const WALL_STEP: Duration = Duration::from_secs(1);
 
 /// What holds for the whole supervisor.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Settings {
     /// The seed of all jitter; nothing is no jitter.
     pub jitter_seed: Option<u64>,
