@@ -25,6 +25,8 @@ fn c002_33_the_supervisors_state_is_over_http() {
     let bench = up(&agents);
     bench.await_state("dumb", "crashed-out");
     bench.await_status("slow", |status| field(status, "restarts") > 0);
+    bench.defib(&["run", "--name", "once", "--restart", "never", "--", FAKE_AGENT, "exit", "1"]);
+    bench.await_state("once", "stopped");
     let (code, state) = http(&bench, "GET", "/api/v1/supervisor", "");
     assert_eq!(code, 200);
     assert_eq!(state["agent_restart_counts"]["dumb"], 3, "{state:#}");
@@ -34,7 +36,7 @@ fn c002_33_the_supervisors_state_is_over_http() {
     assert_eq!(state["agent_current_backoff"]["fine"], 0.05, "{state:#}");
     assert!(state["agent_current_backoff"]["dumb"].as_f64().unwrap() > 0.2, "{state:#}");
     assert!(state["total_restarts"].as_u64().unwrap() >= 4, "{state:#}");
-    assert_eq!(state["total_permanent_deaths"], 1, "{state:#}");
+    assert_eq!(state["total_permanent_deaths"], 2, "{state:#}");
     assert_eq!(state["agent_crash_reason"]["dumb"], "runtime", "{state:#}");
     assert_eq!(state["agent_crash_reason"]["slow"], "timeout", "{state:#}");
     assert_eq!(state["restart_reasons"]["runtime"], 3, "{state:#}");
