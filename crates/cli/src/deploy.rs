@@ -10,7 +10,7 @@ pub(crate) mod systemd;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use defib_config::Config;
+use defib_config::{Config, Passed};
 
 /// What is added to the agents' own time: to kill, to write down, to end.
 const MARGIN: Duration = Duration::from_secs(15);
@@ -74,7 +74,7 @@ pub(crate) fn dns_name(name: &str) -> String {
 /// The variables of the caller's that agents must have, each once.
 pub(crate) fn variables(config: &Config) -> Vec<&str> {
     let all = config.agents.iter().flat_map(|agent| &agent.env_pass);
-    let mut names: Vec<&str> = all.map(String::as_str).filter(|name| !name.contains('*')).collect();
+    let mut names: Vec<&str> = all.filter_map(Passed::needed).collect();
     names.sort_unstable();
     names.dedup();
     names

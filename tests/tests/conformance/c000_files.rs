@@ -62,7 +62,10 @@ fn c000_34_the_sections_of_the_runner_are_no_concern() {
     let text = "[persona]\nname = \"a\"\n[memory]\ncompact_after = \"300k\"\n[hooks]\non_spawn = [\"x\"]\n\
                 on_complete = [\"y\"]\n[skills]\ninclude = [\"z\"]\n[vault]\nkeys = [\"GITHUB_TOKEN\"]\n";
     let config = clean("Aidefile", text);
-    assert!(config.agents[0].env_pass.iter().any(|name| name.starts_with("GITHUB_TOKEN")));
+    let passed = &config.agents[0].env_pass;
+    let takes = |name: &str| passed.iter().any(|passed| passed.takes(name));
+    assert!(takes("GITHUB_TOKEN") && !takes("GITHUB_TOKEN_ADMIN"), "that and no other secret");
+    assert!(passed.iter().all(|passed| passed.needed().is_none()), "the runner may do without");
 }
 
 #[test]

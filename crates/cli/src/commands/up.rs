@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
-use defib_config::Config;
+use defib_config::{Config, Passed};
 use defib_core::{Name, State};
 use defib_daemon::wire::{AgentStatus, DaemonInfo, Mode, UpRequest};
 use serde_json::{Value, json};
@@ -410,7 +410,7 @@ fn warnings(config: &Config) -> Vec<String> {
                 Some(_) => {}
             }
         }
-        for variable in agent.env_pass.iter().filter(|variable| !variable.contains('*')) {
+        for variable in agent.env_pass.iter().filter_map(Passed::needed) {
             if std::env::var_os(variable).is_none() {
                 warnings.push(format!("{name}: env_pass names {variable}, which is not set"));
             }

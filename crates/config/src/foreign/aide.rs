@@ -255,9 +255,9 @@ fn vault(file: &mut Section, own: &mut Table, span: Span, findings: &mut Finding
     let Some(mut vault) = file.section("vault", "[vault]", findings) else { return };
     if let Some(Node { value: Value::List(keys), .. }) = vault.take("keys") {
         let names = keys.iter().filter_map(|key| key.value.as_text());
-        // Patterns, so that a secret that is not there does not keep the agent down: whether it can
-        // do without is the runner's affair.
-        pass(own, span, names.map(|name| format!("{name}*")));
+        // A secret that is not there does not keep the agent down: whether it can do without is the
+        // runner's affair.
+        pass(own, span, names.map(|name| format!("{name}?")));
     }
     vault.finish(findings);
 }
