@@ -23,6 +23,10 @@ pub struct Watchdog {
 }
 
 impl Watchdog {
+    /// The variables that it reads.
+    pub const VARIABLES: [&str; 3] =
+        ["WATCHDOG_MAX_RESTARTS", "WATCHDOG_BACKOFF", "WATCHDOG_HEARTBEAT_TTL"];
+
     /// Reads the variables; the error names the one that makes no sense.
     pub fn from_variables(value: impl Fn(&str) -> Option<String>) -> Result<Watchdog, String> {
         let said = |name| value(name).filter(|value| !value.trim().is_empty());
