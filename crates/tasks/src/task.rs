@@ -151,19 +151,6 @@ pub(crate) enum Member {
     Group(Group),
 }
 
-impl Member {
-    /// Its name, and the names of what is in it.
-    pub(crate) fn names(&self) -> Vec<Box<str>> {
-        match self {
-            Member::Task(task) => vec![task.name.clone()],
-            Member::Group(group) => {
-                let below = group.members.iter().flat_map(Member::names);
-                below.chain([group.name.clone()]).collect()
-            }
-        }
-    }
-}
-
 impl Group {
     /// A group without members, with a budget of five restarts in any 60 s.
     pub fn new(name: impl Into<Box<str>>, strategy: Strategy) -> Group {
