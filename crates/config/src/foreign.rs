@@ -24,6 +24,7 @@ mod phrase;
 mod pm2;
 mod procfile;
 mod program;
+mod restarts;
 mod section;
 mod supervisord;
 mod weave;

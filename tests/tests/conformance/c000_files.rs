@@ -86,6 +86,10 @@ fn c000_36_a_word_that_means_nothing_is_an_error_with_its_line() {
         assert_eq!((told.len(), told[0].0, told[0].1), (1, Severity::Error, 4), "{told:?}");
         assert!(told[0].2.contains(what), "{told:?}");
     }
+    for keys in ["\"GITHUB_TOKEN\"", "[\"A\", 7]"] {
+        let told = said("Aidefile", &format!("[persona]\nname = \"a\"\n[vault]\nkeys = {keys}\n"));
+        assert_eq!((told.len(), told[0].0, told[0].1), (1, Severity::Error, 4), "{told:?}");
+    }
 }
 
 #[test]
