@@ -118,6 +118,10 @@ fn c003_31_a_module_that_is_not_registered_is_a_warning() {
     let told = bench.defib(&["up", "--detach"]).good().err;
     assert!(told.contains("chart: it is not in the MODULE_REGISTRY"), "{told}");
     assert!(!told.contains("news: it is not"), "{told}");
+    std::fs::remove_file(bench.project().join("registry.py")).unwrap();
+    let told = bench.defib(&["up", "--detach"]).good().err;
+    let missing = told.lines().filter(|line| line.contains("registry.py is not there"));
+    assert_eq!(missing.count(), 1, "{told}");
 }
 
 #[test]
@@ -161,12 +165,13 @@ fn c003_35_a_folder_of_modules_is_imported() {
     let bench = defib_e2e::bench(FAKE_AGENT);
     let folder = bench.project().join("watchdog");
     std::fs::create_dir(&folder).unwrap();
-    let registry = "MODULE_REGISTRY = {'news': 1, 'chart': 2}\n";
+    let registry = "MODULE_REGISTRY = {'news': 1, 'chart': 2, 'eye.v2': 3, 'no name': 4}\n";
     std::fs::write(folder.join("module_runner.py"), registry).unwrap();
     let toml = bench.defib(&["import", "--aivex", "."]).good().out;
     let config = defib_config::parse_in(&bench.project(), &toml).config.unwrap();
     let names: Vec<&str> = config.agents.iter().map(|agent| agent.name.as_str()).collect();
-    assert_eq!(names, ["news", "chart"]);
+    assert_eq!(names, ["news", "chart", "eye.v2"]);
+    assert!(toml.contains("# The module \"no name\" is left out"), "{toml}");
     let runner = &config.agents[0].module.as_ref().unwrap().runner;
     assert_eq!(runner, std::path::Path::new("watchdog/module_runner.py"));
 }

@@ -42,7 +42,14 @@ pub(crate) fn check(config: &Config) -> Vec<String> {
     }
     for (name, module) in modules() {
         let path = at(module.registry.as_ref().unwrap_or(&module.runner));
-        let Ok(text) = std::fs::read_to_string(&path) else { continue };
+        let Ok(text) = std::fs::read_to_string(&path) else {
+            // Of a runner that is not there it has been said.
+            if !seen.contains(&path) {
+                warnings.push(format!("the registry {} is not there", path.display()));
+                seen.push(path);
+            }
+            continue;
+        };
         if registry(&text).is_some_and(|known| known.iter().any(|known| known == name.as_str())) {
             continue;
         }
