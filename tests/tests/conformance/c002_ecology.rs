@@ -315,6 +315,11 @@ fn c002_30_an_agent_that_restarts_often_stands_out() {
 
 #[test]
 fn c002_31_agents_are_a_mapping_a_list_or_commands_alone() {
+    let bounded = clean(
+        "config.yaml",
+        "supervisor: {}\nagents:\n  a: { command: x, limits_os: { files: 64 } }\n",
+    );
+    assert_eq!(bounded.agents[0].limits_os.files, Some(64), "with what any agent may say");
     for text in [
         "agents:\n  a:\n    command: agent run\n    scrip: 5\n",
         "agents:\n  - name: a\n    command: [agent, run]\n    scrip: 5.0\n",
