@@ -55,6 +55,12 @@ fn project() -> tempfile::TempDir {
     folder
 }
 
+/// A judge is not there: that is said, and fails where `DEFIB_NEED_JUDGES` says that all are.
+fn left_out(why: &str) {
+    assert!(std::env::var_os("DEFIB_NEED_JUDGES").is_none(), "LEFT OUT: {why}");
+    eprintln!("LEFT OUT: {why}");
+}
+
 /// Has systemd judge a unit, where it is installed.
 fn verify(unit: &Path, scope: &str) {
     let judged = std::process::Command::new("systemd-analyze")
@@ -63,7 +69,7 @@ fn verify(unit: &Path, scope: &str) {
         .env("XDG_RUNTIME_DIR", unit.parent().unwrap())
         .output();
     let Ok(judged) = judged else {
-        eprintln!("SKIPPED: systemd-analyze is not installed (Debian package systemd)");
+        left_out("systemd-analyze is not installed (Debian package systemd)");
         return;
     };
     let said = String::from_utf8_lossy(&judged.stderr).into_owned();
@@ -238,7 +244,7 @@ fn python_tool(name: &str) -> Option<PathBuf> {
     if tool.exists() {
         return Some(tool);
     }
-    eprintln!("SKIPPED: no {name}; scripts/python-tools installs it");
+    left_out(&format!("no {name}; scripts/python-tools installs it"));
     None
 }
 
@@ -255,7 +261,7 @@ fn held_against_nomad_pydantic(mut job: Value) {
         Command::new(python).args(["-c", JUDGE]).write_stdin(job.to_string()).output().unwrap();
     let said = String::from_utf8_lossy(&judged.stderr).into_owned();
     if said.contains("No module named 'nomad_pydantic'") {
-        eprintln!("SKIPPED: no nomad-pydantic; scripts/python-tools installs it");
+        left_out("no nomad-pydantic; scripts/python-tools installs it");
         return;
     }
     assert!(judged.status.success(), "{said}");

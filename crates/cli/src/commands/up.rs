@@ -141,8 +141,8 @@ impl Up {
     ) -> Result<(), Failure> {
         let Brought { project, has_modules, mut heard, .. } = brought;
         let project = &project;
-        let usual = has_modules && !std::io::stdout().is_terminal();
-        let every = self.status_line.or(usual.then_some(modules::STATUS_LINE));
+        let on_terminal = std::io::stdout().is_terminal();
+        let every = modules::status_line_every(self.status_line, has_modules, on_terminal);
         // Beside a keeper that is the first process, that one is who is told to stop.
         let is_terminal = std::io::stdout().is_terminal()
             && std::io::stdin().is_terminal()
