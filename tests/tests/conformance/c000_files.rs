@@ -157,3 +157,30 @@ fn c000_41_the_import_says_the_same() {
     let direct = load_with(&bench.project().join("Aidefile"), &Options::default()).unwrap();
     assert_eq!(imported.agents, direct.outcome.config.unwrap().agents);
 }
+
+#[test]
+fn c000_42_the_documents_files_pass_the_check_as_written() {
+    let bench = bench();
+    for (file, text) in [
+        ("monitor/Aidefile", include_str!("data/Aidefile.uptime-monitor")),
+        ("block/Aidefile", include_str!("data/Aidefile.daemon")),
+    ] {
+        write(&bench, file, text);
+        let checked = bench.defib(&["check", "-f", file]).good();
+        assert_eq!(checked.err, "", "nothing is to be said of it");
+    }
+}
+
+#[test]
+fn c000_43_the_uptime_monitor_is_kept_alive_by_a_real_daemon() {
+    let bench = bench();
+    write(&bench, "Aidefile", include_str!("data/Aidefile.uptime-monitor"));
+    let runner = format!("{FAKE_AGENT} exit 0");
+    bench.defib(&["up", "-f", "Aidefile", "--detach", "--runner", &runner]).good();
+    let status = bench.await_status("uptime-monitor", |status| status["next_at"].is_string());
+    // A tick may come at any moment; before the first nothing has run.
+    assert!(status["state"] == "idle" || status["run"].is_u64(), "{status}");
+    bench.defib(&["start", "uptime-monitor", "--no-wait"]).good();
+    let status = bench.await_status("uptime-monitor", |status| status["run"].as_u64() >= Some(3));
+    assert_eq!(status["last_death"]["class"], "done", "respawned on success: {status}");
+}

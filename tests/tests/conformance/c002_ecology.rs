@@ -10,10 +10,7 @@ use crate::bench::{Bench, ms, secs};
 use crate::stage::{clean, play, said, supervise};
 
 /// The document's own block.
-const BLOCK: &str = "supervisor:\n  enabled: true\n  restart_policy:\n    max_restarts_per_hour: 10\n    \
-                     initial_backoff_seconds: 5.0\n    max_backoff_seconds: 300.0\n    \
-                     backoff_multiplier: 2.0\n    restart_on_error: true\n    restart_on_timeout: true\n    \
-                     restart_on_resource_exhaustion: false\n";
+const BLOCK: &str = include_str!("data/config.yaml");
 
 fn with_agent(text: &str) -> Config {
     clean("config.yaml", &format!("{text}agents:\n  a: agent\n"))

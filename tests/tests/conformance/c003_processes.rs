@@ -175,3 +175,19 @@ fn c003_35_a_folder_of_modules_is_imported() {
     let runner = &config.agents[0].module.as_ref().unwrap().runner;
     assert_eq!(runner, std::path::Path::new("watchdog/module_runner.py"));
 }
+
+#[test]
+fn c003_36_a_process_that_no_longer_writes_its_heartbeat_file_is_restarted() {
+    let script = "for i in 1 2 3 4 5 6 7 8 9 10 11 12; do : > \"$DEFIB_HEARTBEAT_FILE\"; sleep 0.25; done\n\
+                  echo silent; exec sleep 1000";
+    let mut bench = project(script, &["news"]);
+    bench.set("WATCHDOG_HEARTBEAT_TTL", "1");
+    bench.set("WATCHDOG_BACKOFF", "0.05");
+    bench.defib(&["up", "--detach"]).good();
+    let events = bench.events();
+    let died = events.of_run("news", 1, "run-died");
+    assert_eq!(died["class"], "timeout", "{died}");
+    assert!(died["ran_s"].as_f64().unwrap() >= 3.0, "its beats kept it alive: {died}");
+    assert!(bench.log("news").contains("silent"));
+    bench.await_status("news", |status| status["run"] == 2 && status["state"] == "running");
+}

@@ -11,8 +11,7 @@ use crate::bench::{ms, secs};
 use crate::stage::{agent, clean, config, loaded, play, said, supervise};
 
 /// The document's own block.
-const BLOCK: &str =
-    "[supervisor]\ndefault_strategy = \"OneForOne\"\nmax_restarts = 5\nrestart_window_secs = 60\n";
+const BLOCK: &str = include_str!("data/weave.toml");
 
 fn one(lines: &str) -> Config {
     config("weave.toml", &format!("{BLOCK}[[agent]]\nname = \"a\"\ncommand = \"agent\"\n{lines}\n"))
