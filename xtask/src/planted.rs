@@ -194,6 +194,12 @@ const BUGS: &[Bug] = &[
         "if is_spent && !self.rebooted =>",
         "if is_spent && self.rebooted =>",
     ),
+    bug(
+        "what runs once has had its run when the machine comes up again",
+        "supervisor/snapshot.rs",
+        "ran && self.policy(id).order(Class::Lost) == Order::Rest",
+        "ran && self.policy(id).order(Class::Lost) == Order::Halt",
+    ),
 ];
 
 /// Plants every bug whose rule has `word` in it.

@@ -7,10 +7,13 @@ pub(crate) mod kubernetes;
 pub(crate) mod nomad;
 pub(crate) mod systemd;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use defib_config::Config;
+use defib_config::config::Notify;
+use defib_config::{Config, Passed, Watchdog};
+
+use crate::commands::ConfigFile;
 
 /// What is added to the agents' own time: to kill, to write down, to end.
 const MARGIN: Duration = Duration::from_secs(15);
@@ -71,13 +74,38 @@ pub(crate) fn dns_name(name: &str) -> String {
     if name.is_empty() { "defib".to_owned() } else { name.to_owned() }
 }
 
-/// The variables of the caller's that agents must have, each once.
-pub(crate) fn variables(config: &Config) -> Vec<&str> {
-    let all = config.agents.iter().flat_map(|agent| &agent.env_pass);
-    let mut names: Vec<&str> = all.map(String::as_str).filter(|name| !name.contains('*')).collect();
-    names.sort_unstable();
-    names.dedup();
-    names
+/// What a file alone does not say: how it is read, and what its agents, its channels and its rule sets
+/// have of whoever runs `up`.
+pub(crate) struct Setting<'c> {
+    /// What a command line says of the file beside its name.
+    pub(crate) arguments: Vec<String>,
+    /// Variables that are set here and change how the file is read.
+    pub(crate) set: Vec<(&'static str, String)>,
+    /// Variables without which an agent cannot run.
+    pub(crate) needed: BTreeSet<&'c str>,
+    /// Variables that are passed on where they are there.
+    pub(crate) optional: BTreeSet<&'c str>,
+    /// What further variables are passed on by.
+    pub(crate) patterns: BTreeSet<&'c str>,
+}
+
+impl<'c> Setting<'c> {
+    pub(crate) fn of(file: &ConfigFile, config: &'c Config) -> Setting<'c> {
+        let said = |name| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
+        let set = Watchdog::VARIABLES.into_iter().filter_map(|name| Some((name, said(name)?)));
+        let passed = || config.agents.iter().flat_map(|agent| &agent.env_pass);
+        let needed: BTreeSet<&str> = passed().filter_map(Passed::needed).collect();
+        let channels = config.notify.iter().flat_map(Notify::variables);
+        let optional = passed().filter_map(Passed::optional).chain(channels);
+        let optional = optional.chain(config.metrics.variables());
+        Setting {
+            arguments: file.arguments(),
+            set: set.map(|(name, value)| (name, value.trim().to_owned())).collect(),
+            optional: optional.filter(|name| !needed.contains(name)).collect(),
+            patterns: passed().filter_map(Passed::pattern).collect(),
+            needed,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -21,6 +21,17 @@ after = [\"db\"]
 stop_timeout = \"20s\"
 ";
 
+/// Files of other systems, with what the command line and the environment say of them.
+const OTHERS: [(&str, &str, &[&str]); 3] = [
+    (
+        "Aidefile",
+        "[persona]\nname = \"scout\"\n[daemon]\n[vault]\nkeys = [\"GITHUB_TOKEN\"]\n",
+        &["--runner", "agent 'two words'", "--format", "aide"],
+    ),
+    ("weave.toml", "[[agent]]\nname = \"batch\"\ncommand = \"sleep 1000\"\n", &[]),
+    ("defib.toml", "[module.news]\nrunner = \"module_runner.py\"\n", &[]),
+];
+
 fn defib(folder: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::cargo_bin("defib").unwrap();
     command
@@ -44,6 +55,12 @@ fn project() -> tempfile::TempDir {
     folder
 }
 
+/// A judge is not there: that is said, and fails where `DEFIB_NEED_JUDGES` says that all are.
+fn left_out(why: &str) {
+    assert!(std::env::var_os("DEFIB_NEED_JUDGES").is_none(), "LEFT OUT: {why}");
+    eprintln!("LEFT OUT: {why}");
+}
+
 /// Has systemd judge a unit, where it is installed.
 fn verify(unit: &Path, scope: &str) {
     let judged = std::process::Command::new("systemd-analyze")
@@ -52,7 +69,7 @@ fn verify(unit: &Path, scope: &str) {
         .env("XDG_RUNTIME_DIR", unit.parent().unwrap())
         .output();
     let Ok(judged) = judged else {
-        eprintln!("SKIPPED: systemd-analyze is not installed (Debian package systemd)");
+        left_out("systemd-analyze is not installed (Debian package systemd)");
         return;
     };
     let said = String::from_utf8_lossy(&judged.stderr).into_owned();
@@ -123,12 +140,101 @@ fn the_manifest_holds_the_file_and_the_grace_period() {
     ] {
         assert!(manifest.contains(part), "{part}\n{manifest}");
     }
+    held_against_kubernetes(folder.path(), &manifest);
+}
+
+/// Has kubernetes-validate judge a manifest, where it is installed.
+fn held_against_kubernetes(folder: &Path, manifest: &str) {
     let Some(tool) = python_tool("kubernetes-validate") else { return };
-    let file = folder.path().join("night.yaml");
+    let file = folder.join("night.yaml");
     std::fs::write(&file, manifest).unwrap();
     let judged = std::process::Command::new(tool).arg("--strict").arg(&file).output().unwrap();
     let said = String::from_utf8_lossy(&judged.stdout).into_owned();
     assert!(judged.status.success(), "{said}{}", String::from_utf8_lossy(&judged.stderr));
+}
+
+#[test]
+fn files_of_other_systems_travel_with_how_they_are_read() {
+    for (name, text, more) in OTHERS {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        std::fs::write(path.join(name), text).unwrap();
+        let export = |to: &str| good(path, &[&["export", to, "-f", name], more].concat());
+        let unit = export("systemd");
+        let lines = ["ExecStartPost=", "ExecReload="].map(|start| {
+            unit.lines().find(|line| line.starts_with(start)).unwrap_or_else(|| panic!("{unit}"))
+        });
+        for word in more.iter().filter(|word| !word.starts_with("--")) {
+            assert!(lines.iter().all(|line| line.contains(word)), "{word}\n{unit}");
+        }
+        let file = path.join("other.service");
+        std::fs::write(&file, &unit).unwrap();
+        verify(&file, "--system");
+        let manifest = export("kubernetes");
+        held_against_kubernetes(path, &manifest);
+        let job: Value = serde_json::from_str(&export("nomad")).unwrap();
+        held_against_nomads_fields("Job", &job["Job"]);
+        held_against_nomad_pydantic(job["Job"].clone());
+        let args = &job["Job"]["TaskGroups"][0]["Tasks"][0]["Config"]["args"];
+        let args: Vec<&str> =
+            args.as_array().unwrap().iter().map(|a| a.as_str().unwrap()).collect();
+        let file = format!("/local/{name}");
+        let mut expected = vec!["up", "--home", "/alloc/data/defib", "--file", &file];
+        if !more.is_empty() {
+            let told =
+                "\"/etc/defib/Aidefile\", \"--format=aide\", \"--runner=agent 'two words'\"]";
+            assert!(manifest.contains(told), "{manifest}");
+            expected.extend(["--format=aide", "--runner=agent 'two words'"]);
+        }
+        assert_eq!(args, expected);
+    }
+}
+
+#[test]
+fn variables_that_the_file_leaves_to_its_caller_are_carried_or_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let file = "[agent.a]\ncommand = \"x\"\nenv_pass = [\"API_KEY\", \"GITHUB_TOKEN?\", \"ANTHROPIC_*\"]\n\
+                [module.news]\nrunner = \"module_runner.py\"\n\
+                [notify.pager]\nwebhook = \"https://pager.example\"\nsecret_env = \"PAGER_SECRET\"\n";
+    std::fs::write(path.join("defib.toml"), file).unwrap();
+    let export = |to: &str| {
+        let mut command = Command::cargo_bin("defib").unwrap();
+        command.current_dir(path).env_clear().env("HOME", path).args(["export", to]);
+        let set = [("WATCHDOG_BACKOFF", "7.5"), ("WATCHDOG_MAX_RESTARTS", " 3 ")];
+        let output = command.envs(set).output().unwrap();
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{told}");
+        (String::from_utf8(output.stdout).unwrap(), told)
+    };
+    let (unit, _) = export("systemd");
+    for line in [
+        "Environment=WATCHDOG_BACKOFF=7.5",
+        "Environment=WATCHDOG_MAX_RESTARTS=3",
+        "# The agents are to have API_KEY (needed), GITHUB_TOKEN, PAGER_SECRET, ANTHROPIC_*: by \
+         Environment= or a file that only its owner can read.",
+    ] {
+        assert!(unit.lines().any(|found| found == line), "{line}\n{unit}");
+    }
+    let (manifest, _) = export("kubernetes");
+    for part in [
+        "- { name: WATCHDOG_BACKOFF, value: \"7.5\" }",
+        "key: \"API_KEY\" }",
+        "key: \"GITHUB_TOKEN\", optional: true }",
+        "key: \"PAGER_SECRET\", optional: true }",
+        "# `env_pass` has \"ANTHROPIC_*\": add each such variable here.",
+    ] {
+        assert!(manifest.contains(part), "{part}\n{manifest}");
+    }
+    held_against_kubernetes(path, &manifest);
+    let (job, told) = export("nomad");
+    let job: Value = serde_json::from_str(&job).unwrap();
+    let env = job["Job"]["TaskGroups"][0]["Tasks"][0]["Env"].as_object().unwrap();
+    assert_eq!(env["WATCHDOG_MAX_RESTARTS"], "3");
+    assert!(env.contains_key("API_KEY") && !env.contains_key("GITHUB_TOKEN"), "{env:?}");
+    for name in ["GITHUB_TOKEN", "PAGER_SECRET", "ANTHROPIC_*"] {
+        assert!(told.contains(&format!("the agents may have {name}:")), "{told}");
+    }
 }
 
 /// What `scripts/python-tools` installs, where it has been run.
@@ -138,7 +244,7 @@ fn python_tool(name: &str) -> Option<PathBuf> {
     if tool.exists() {
         return Some(tool);
     }
-    eprintln!("SKIPPED: no {name}; scripts/python-tools installs it");
+    left_out(&format!("no {name}; scripts/python-tools installs it"));
     None
 }
 
@@ -155,7 +261,7 @@ fn held_against_nomad_pydantic(mut job: Value) {
         Command::new(python).args(["-c", JUDGE]).write_stdin(job.to_string()).output().unwrap();
     let said = String::from_utf8_lossy(&judged.stderr).into_owned();
     if said.contains("No module named 'nomad_pydantic'") {
-        eprintln!("SKIPPED: no nomad-pydantic; scripts/python-tools installs it");
+        left_out("no nomad-pydantic; scripts/python-tools installs it");
         return;
     }
     assert!(judged.status.success(), "{said}");

@@ -20,6 +20,8 @@ use defib_core::signal::Signal;
 use defib_core::topology::Strategy;
 use serde::{Deserialize, Serialize};
 
+use crate::passed::Passed;
+
 pub use crate::words::{AgentKind, Burn, Event, Leftovers, ReadyBy, SmtpTls, Views};
 
 /// So many that differ are looked for; where every agent has its own, there is nothing to share.
@@ -107,8 +109,8 @@ pub struct Agent {
     pub cwd: Option<PathBuf>,
     /// Variables added to the clean environment.
     pub env: BTreeMap<String, String>,
-    /// Variables taken from the caller of `up`; `*` stands for anything.
-    pub env_pass: Vec<String>,
+    /// Variables taken from the caller of `up`.
+    pub env_pass: Vec<Passed>,
     /// A file of further variables.
     pub env_file: Option<PathBuf>,
     /// What sort of program it is.

@@ -24,6 +24,7 @@ mod phrase;
 mod pm2;
 mod procfile;
 mod program;
+mod restarts;
 mod section;
 mod supervisord;
 mod weave;
@@ -177,7 +178,7 @@ fn is_aidefile(name: &str) -> bool {
 
 /// What an agent of any format may say in the words of a `defib.toml`. What decides about restarts
 /// is not among them: for that each format has words of its own.
-const AGENT_KEYS: [&str; 28] = [
+const AGENT_KEYS: [&str; 29] = [
     "command",
     "shell",
     "cwd",
@@ -189,6 +190,7 @@ const AGENT_KEYS: [&str; 28] = [
     "enabled",
     "user",
     "umask",
+    "limits_os",
     "stable_after",
     "exit_codes",
     "resume",

@@ -113,6 +113,7 @@ fn impossible_values() {
             "env_pass = [\"A=B\"]",
             &["3:13 an item of `env_pass` is not the name of a variable: it cannot hold '='"],
         ),
+        ("env_pass = [\"A?B\"]", &["3:13 an item of `env_pass` has a `?` where none can be"]),
         ("cwd = \"\"", &["3:7 `cwd` cannot be empty"]),
         (
             "capabilities = [\"net\", \"net:http\"]",

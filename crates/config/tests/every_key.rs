@@ -57,7 +57,7 @@ fn what_an_agent_says_is_what_it_gets() {
         ])
     );
     assert_eq!(reviewer.cwd, Some(PathBuf::from("work/reviewer")));
-    assert_eq!(reviewer.env_pass, ["ANTHROPIC_API_KEY", "XDG_*", "*_PROXY"]);
+    assert_eq!(reviewer.env_pass, ["ANTHROPIC_API_KEY", "GITHUB_TOKEN?", "XDG_*", "*_PROXY"]);
     assert_eq!(reviewer.env_file, Some(PathBuf::from(".env")));
     assert_eq!(reviewer.kind, AgentKind::Claude);
     assert!(reviewer.pty && reviewer.enabled);

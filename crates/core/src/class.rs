@@ -88,6 +88,56 @@ pub enum Kind {
     FixNeeded,
 }
 
+/// What made an agent crash, in the three words that plan 145 tells crashes apart by: its conditions
+/// for restarts go by them, and so do its figures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CrashReason {
+    /// It failed, or what it needs to run did.
+    Runtime,
+    /// It no longer showed that it lives, or lived too long.
+    Timeout,
+    /// A resource was exhausted that comes back.
+    Resource,
+}
+
+impl CrashReason {
+    /// Every reason.
+    pub const ALL: [CrashReason; 3] =
+        [CrashReason::Runtime, CrashReason::Timeout, CrashReason::Resource];
+
+    /// The reason that a class is; nothing for an end that is no crash, which smart deaths are not.
+    pub const fn of(class: Class) -> Option<CrashReason> {
+        Some(match class {
+            Class::Done
+            | Class::Voluntary
+            | Class::Stopped
+            | Class::Group
+            | Class::Budget
+            | Class::Broke => return None,
+            Class::Timeout => CrashReason::Timeout,
+            // Those that the rule set waits for; what the plan has no word for is an error.
+            Class::Oom | Class::Disk | Class::Quota => CrashReason::Resource,
+            Class::Error
+            | Class::Interrupted
+            | Class::Context
+            | Class::Lost
+            | Class::Network
+            | Class::Overload
+            | Class::Throttle
+            | Class::Config
+            | Class::Auth
+            | Class::Billing => CrashReason::Runtime,
+        })
+    }
+
+    /// The classes that it stands for.
+    pub fn classes(self) -> impl Iterator<Item = Class> {
+        let is_one = move |class: &Class| CrashReason::of(*class) == Some(self);
+        Class::ALL.iter().copied().filter(is_one)
+    }
+}
+
 impl Class {
     /// How many classes there are.
     pub const COUNT: usize = Class::ALL.len();
@@ -155,5 +205,37 @@ mod tests {
             assert_eq!(Class::ALL[*class as usize], *class);
         }
         assert_eq!(Class::from_word("Done"), None);
+    }
+
+    #[test]
+    fn a_crash_has_one_reason_and_what_is_no_crash_has_none() {
+        use CrashReason::{Resource, Runtime, Timeout};
+        for (class, reason) in [
+            (Class::Done, None),
+            (Class::Voluntary, None),
+            (Class::Stopped, None),
+            (Class::Group, None),
+            (Class::Error, Some(Runtime)),
+            (Class::Timeout, Some(Timeout)),
+            (Class::Oom, Some(Resource)),
+            (Class::Interrupted, Some(Runtime)),
+            (Class::Context, Some(Runtime)),
+            (Class::Lost, Some(Runtime)),
+            (Class::Network, Some(Runtime)),
+            (Class::Overload, Some(Runtime)),
+            (Class::Throttle, Some(Runtime)),
+            (Class::Quota, Some(Resource)),
+            (Class::Disk, Some(Resource)),
+            (Class::Budget, None),
+            (Class::Broke, None),
+            (Class::Config, Some(Runtime)),
+            (Class::Auth, Some(Runtime)),
+            (Class::Billing, Some(Runtime)),
+        ] {
+            assert_eq!(CrashReason::of(class), reason, "{class}");
+        }
+        let all: usize = CrashReason::ALL.into_iter().map(|reason| reason.classes().count()).sum();
+        let none = Class::ALL.iter().filter(|class| CrashReason::of(**class).is_none()).count();
+        assert_eq!(all + none, Class::COUNT);
     }
 }

@@ -39,7 +39,7 @@ pub mod view;
 
 pub use agent::Life;
 pub use capability::{BadCapability, Capability};
-pub use class::{Class, Kind};
+pub use class::{Class, CrashReason, Kind};
 pub use input::{Ask, Effect, Goal, Input, Outbox, Scope};
 pub use name::{AgentId, GroupId, Name, RunId};
 pub use policy::Policy;

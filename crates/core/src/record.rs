@@ -235,6 +235,32 @@ pub enum Rest {
     Idle,
 }
 
+impl What {
+    /// Whether nothing follows a death by itself any more: its restarts have reached a limit, something
+    /// has to be put right first, or it failed and is not to be restarted.
+    pub const fn is_permanent_death(&self) -> bool {
+        match self {
+            What::CrashedOut { .. } | What::Halted { .. } | What::Rested { rest: Rest::Failed } => {
+                true
+            }
+            What::RunStarted { .. }
+            | What::RunReady
+            | What::RunDied { .. }
+            | What::RestartScheduled { .. }
+            | What::WaitStarted { .. }
+            | What::WaitEnded { .. }
+            | What::LimitTripped { .. }
+            | What::Revived
+            | What::StopRequested { .. }
+            | What::Stopped { .. }
+            | What::Rested { rest: Rest::Done | Rest::Idle }
+            | What::Escalated { .. }
+            | What::GroupRestarted { .. }
+            | What::HeartbeatMissed { .. } => false,
+        }
+    }
+}
+
 impl Trip {
     /// What it is called when a limit of an agent's own ended its restarts.
     pub const fn of(limit: &Limit) -> Trip {

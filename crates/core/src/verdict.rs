@@ -326,7 +326,8 @@ fn wait(
     }
 }
 
-const fn rest(policy: &Policy, class: Class) -> Rest {
+/// How an agent rests after an end that orders so.
+pub(crate) const fn rest(policy: &Policy, class: Class) -> Rest {
     match (class, policy.trigger) {
         (Class::Voluntary, _) => Rest::Done,
         (_, Trigger::Cron) => Rest::Idle,

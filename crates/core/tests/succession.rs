@@ -9,7 +9,7 @@
 mod bench;
 
 use bench::{Bench, agent, group, ms, name, plain, secs};
-use defib_core::policy::{Heartbeat, Trigger};
+use defib_core::policy::{Heartbeat, Mode, Ready, Trigger};
 use defib_core::{
     AgentSpec, Ask, Class, Continuity, Effect, Goal, GroupSpec, Input, Policy, Preset, RunId,
     Scope, Settings, State, Strategy, Supervisor, Topology, What,
@@ -212,6 +212,39 @@ fn a_reboot_is_a_free_respawn_and_leaves_rests_as_they_are() {
     }
     assert_eq!(bench.run("up"), RunId(6), "run numbers go on");
     assert_eq!(bench.crash_loop("up", 100), [100, 200, 400, 800], "the window is empty");
+}
+
+#[test]
+fn what_is_never_restarted_is_not_started_again_by_a_reboot() {
+    let never = Policy { mode: Mode::Never, ..default() };
+    let cron = Policy { trigger: Trigger::Cron, ..never.clone() };
+    let held = Policy { ready: Ready::WhenTold, ..never.clone() };
+    for closes in [false, true] {
+        let topology = || {
+            let waits = AgentSpec { after: vec![name("held")], ..agent("waits", &never) };
+            of(vec![agent("once", &never), agent("cron", &cron), agent("held", &held), waits])
+        };
+        let mut bench = Bench::new(Settings::default(), topology());
+        bench.tell(Input::UpAsked(Scope::All)).unwrap();
+        let scope = bench.scope("cron");
+        bench.tell(Input::StartAsked(scope)).unwrap();
+        assert_eq!(bench.state("waits"), State::Waiting);
+        if closes {
+            bench.tell(Input::CloseAsked).unwrap();
+        }
+        bench.succeed(topology(), Continuity::Reboot);
+        bench.tell(Input::Booted).unwrap();
+        for (who, state, runs) in
+            [("once", State::Stopped, 1), ("cron", State::Idle, 1), ("held", State::Stopped, 1)]
+        {
+            assert_eq!((bench.state(who), bench.runs(who)), (state, runs), "{who}");
+        }
+        // It has not run yet, and waits for one that failed.
+        assert_eq!(bench.runs("waits"), 0);
+        assert!(matches!(bench.state("waits"), State::Waiting), "{:?}", bench.state("waits"));
+        bench.tell(Input::UpAsked(Scope::All)).unwrap();
+        assert_eq!((bench.state("once"), bench.runs("once")), (State::Running, 2), "for a person");
+    }
 }
 
 #[test]

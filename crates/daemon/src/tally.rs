@@ -66,13 +66,13 @@ impl Tally {
                 // Clocks of two boots have nothing to do with one another.
                 (boot == event.boot).then(|| Happened::Recovered(event.mono.since(since)))
             }
-            What::CrashedOut { .. } | What::Halted { .. } => {
+            what @ (What::CrashedOut { .. }
+            | What::Halted { .. }
+            | What::Stopped { .. }
+            | What::Rested { .. }
+            | What::Revived) => {
                 self.down.remove(&agent);
-                Some(Happened::Lost)
-            }
-            What::Stopped { .. } | What::Rested { .. } | What::Revived => {
-                self.down.remove(&agent);
-                None
+                what.is_permanent_death().then_some(Happened::Lost)
             }
             What::RestartScheduled { .. }
             | What::WaitStarted { .. }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use defib_config::{Config, Options};
 use defib_core::time::Seconds;
-use defib_core::{Class, Kind, Name, RunId, Signal, State, Wall};
+use defib_core::{Class, CrashReason, Kind, Name, RunId, Signal, State, Wall};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -26,7 +26,7 @@ pub use look::{
 };
 pub use why::{Decision, Money, Next, Why};
 
-use words::{ClassWord, KindWord, MomentWord, NameWord, StateWord};
+use words::{ClassWord, CrashReasonWord, KindWord, MomentWord, NameWord, StateWord};
 
 /// One agent, as `status --json` shows it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -111,52 +111,16 @@ pub struct SupervisorStatus {
     #[schema(value_type = BTreeMap<String, f64>)]
     pub agent_current_backoff: BTreeMap<Name, f64>,
     /// What each died of last.
-    #[schema(value_type = BTreeMap<String, CrashReason>)]
+    #[schema(value_type = BTreeMap<String, CrashReasonWord>)]
     pub agent_crash_reason: BTreeMap<Name, CrashReason>,
     /// What the restarts were for.
     #[schema(value_type = BTreeMap<String, u64>)]
     pub restart_reasons: BTreeMap<CrashReason, u64>,
     /// Automatic restarts of all agents.
     pub total_restarts: u32,
-    /// Deaths that nothing followed by itself: limits that tripped, and halts.
+    /// Deaths that nothing followed by itself: limits that tripped, halts, and failures of agents that
+    /// are never restarted.
     pub total_permanent_deaths: u64,
-}
-
-/// What a crash was, in three words.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum CrashReason {
-    /// The program failed.
-    Runtime,
-    /// It no longer showed that it lives, or lived too long.
-    Timeout,
-    /// It ran out of something.
-    Resource,
-}
-
-impl CrashReason {
-    /// The word for a class; none for an end that is no crash.
-    pub const fn of(class: Class) -> Option<CrashReason> {
-        match class {
-            Class::Done | Class::Voluntary | Class::Stopped | Class::Group => None,
-            Class::Timeout => Some(CrashReason::Timeout),
-            Class::Oom
-            | Class::Disk
-            | Class::Quota
-            | Class::Throttle
-            | Class::Overload
-            | Class::Budget
-            | Class::Broke
-            | Class::Billing => Some(CrashReason::Resource),
-            Class::Error
-            | Class::Interrupted
-            | Class::Context
-            | Class::Lost
-            | Class::Network
-            | Class::Config
-            | Class::Auth => Some(CrashReason::Runtime),
-        }
-    }
 }
 
 /// A line of an agent's ledger, as JSON shows it.

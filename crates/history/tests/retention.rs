@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use common::{SOON, at, died, event, home, name, open, started, until};
+use defib_core::record::Trip;
 use defib_core::{RunId, Wall, What};
 use defib_history::{EventFilter, History, Options, PostMortem, Reader, RunFilter};
 
@@ -116,4 +117,26 @@ fn only_so_many_tails_are_kept_and_they_are_the_last() {
     until("old tails go", || !has(20));
     assert!((21..=30).all(has));
     assert!(!(1..=20).any(has));
+}
+
+#[test]
+fn c001_40_every_death_respawn_and_crash_out_is_kept_for_thirty_days() {
+    let (_folder, path) = home();
+    let clock = Arc::new(AtomicI64::new(at(0).wall.as_millis()));
+    let (history, _) = History::open(&path, at_time(&clock)).unwrap();
+    for run in 1..=5 {
+        history.append([started(run * 2 - 1, "a", run), died(run * 2, "a", run, 1)]);
+    }
+    history.append([event(11, "a", 5, What::CrashedOut { by: Trip::Window })]);
+    history.flush(SOON).unwrap();
+    drop(history);
+    let count = || Reader::open(&path).unwrap().events(&EventFilter::default()).unwrap().len();
+    clock.store((at(0).wall + 29 * DAY).as_millis(), Ordering::SeqCst);
+    let (history, _) = History::open(&path, at_time(&clock)).unwrap();
+    history.flush(SOON).unwrap();
+    drop(history);
+    assert_eq!(count(), 11);
+    clock.store((at(11).wall + 31 * DAY).as_millis(), Ordering::SeqCst);
+    let (_history, _) = History::open(&path, at_time(&clock)).unwrap();
+    until("all but the last goes", || count() == 1);
 }

@@ -29,6 +29,7 @@ use crate::end::Fate;
 use crate::error::Error;
 use crate::event::{Event, Listener};
 use crate::plan::Plan;
+use crate::roster::Roster;
 use crate::run::Recipe;
 use crate::sight::{Death, Sight};
 use crate::task::Purse;
@@ -112,6 +113,8 @@ pub(crate) struct Driver {
     mailbox: UnboundedReceiver<Message>,
     /// For runs to write to.
     address: UnboundedSender<Message>,
+    /// What others see of the names that are taken.
+    roster: Arc<Roster>,
     /// By the place of the task in the core.
     entries: Vec<Option<Entry>>,
     groups: Vec<GroupSpec>,
@@ -134,8 +137,8 @@ pub(crate) struct Driver {
 impl Driver {
     pub(crate) fn new(
         settings: Settings,
-        mailbox: UnboundedReceiver<Message>,
-        address: UnboundedSender<Message>,
+        (mailbox, address): (UnboundedReceiver<Message>, UnboundedSender<Message>),
+        roster: Arc<Roster>,
         listeners: Vec<Listener>,
         observers: Vec<Observer>,
     ) -> Driver {
@@ -144,6 +147,7 @@ impl Driver {
             clock: Clock::start(),
             mailbox,
             address,
+            roster,
             entries: Vec::new(),
             groups: Vec::new(),
             max_total_restarts: None,

@@ -9,16 +9,17 @@ mod state;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use defib_core::Preset;
 use defib_core::backoff::Growth;
 use defib_core::limit::{Limit, Span};
-use defib_core::policy::{Mode, Policy, Treatment};
-use defib_core::{Class, Preset};
+use defib_core::policy::{Mode, Order, Policy, Treatment};
 
 use crate::agent_loop::{AgentLoop, Looping};
 use crate::error::Error;
 use crate::supervisor::{Builder, Handle, Supervisor};
 use crate::task::Task;
 
+pub use defib_core::CrashReason;
 use state::Account;
 pub use state::SupervisorState;
 
@@ -72,47 +73,20 @@ impl RestartPolicy {
         policy.backoff.base = seconds(self.initial_backoff_seconds);
         policy.backoff.cap = seconds(self.max_backoff_seconds);
         policy.backoff.factor = self.backoff_multiplier;
-        for class in Class::ALL {
-            let wanted = match CrashReason::of(*class) {
-                Some(CrashReason::Runtime) => self.restart_on_error,
-                Some(CrashReason::Timeout) => self.restart_on_timeout,
-                Some(CrashReason::Resource) if self.restart_on_resource_exhaustion => {
-                    policy.treat(*class, Treatment::FAILURE);
-                    true
-                }
-                Some(CrashReason::Resource) | None => true,
-            };
-            if !wanted {
-                policy.on.insert(*class, defib_core::policy::Order::Rest);
+        for (reason, restarts) in [
+            (CrashReason::Runtime, self.restart_on_error),
+            (CrashReason::Timeout, self.restart_on_timeout),
+        ] {
+            if !restarts {
+                policy.on.extend(reason.classes().map(|class| (class, Order::Halt)));
+            }
+        }
+        if self.restart_on_resource_exhaustion {
+            for class in CrashReason::Resource.classes() {
+                policy.treat(class, Treatment::FAILURE);
             }
         }
         policy
-    }
-}
-
-/// What made a loop crash.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum CrashReason {
-    /// A runtime error, in a reflex, a workflow or a model's integration.
-    Runtime,
-    /// The loop took too long.
-    Timeout,
-    /// A resource was exhausted.
-    Resource,
-}
-
-impl CrashReason {
-    /// The reason that a class of death is; nothing where it is no crash.
-    pub fn of(class: Class) -> Option<CrashReason> {
-        use defib_core::class::Kind;
-        match (class, class.kind()) {
-            (Class::Timeout, _) => Some(CrashReason::Timeout),
-            (Class::Oom | Class::Disk | Class::Quota, _) => Some(CrashReason::Resource),
-            (_, Some(Kind::Dumb | Kind::Environment | Kind::FixNeeded)) => {
-                Some(CrashReason::Runtime)
-            }
-            (_, Some(Kind::Clean | Kind::Voluntary | Kind::Smart) | None) => None,
-        }
     }
 }
 

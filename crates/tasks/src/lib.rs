@@ -54,6 +54,7 @@ mod end;
 mod error;
 mod event;
 mod plan;
+mod roster;
 mod run;
 mod sight;
 mod supervisor;

@@ -46,7 +46,10 @@ impl Plan {
 
     fn add_task(&mut self, task: Task, default: &Arc<Policy>) -> Result<Name, Error> {
         let name = parse(&task.name)?;
-        let policy = task.policy.unwrap_or_else(|| default.clone());
+        let mut policy = task.policy.unwrap_or_else(|| default.clone());
+        for edit in task.edits {
+            edit(Arc::make_mut(&mut policy));
+        }
         let mut spec = AgentSpec::new(name.clone(), project(), policy);
         spec.strategy = task.strategy;
         for other in &task.after {

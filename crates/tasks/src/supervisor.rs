@@ -1,13 +1,12 @@
 //! The supervisor as a program has it: built, asked, watched, ended.
 
-use std::collections::BTreeSet;
 use std::collections::hash_map::RandomState;
 use std::fmt;
 use std::hash::{BuildHasher, Hasher};
 use std::ops::Deref;
 use std::sync::Arc;
 
-use defib_core::{Policy, Preset, Settings};
+use defib_core::{Name, Policy, Preset, Settings};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::{oneshot, watch};
 use tokio::task::AbortHandle;
@@ -16,6 +15,7 @@ use crate::driver::{Driver, Message, Observer, Reply, Wanted};
 use crate::error::Error;
 use crate::event::{Event, Events, Listener};
 use crate::plan::{Plan, parse};
+use crate::roster::Roster;
 use crate::sight::Sight;
 use crate::task::{Group, Member, Task};
 
@@ -88,25 +88,23 @@ impl Builder {
         self
     }
 
-    /// Every name that is taken.
-    pub(crate) fn names(&self) -> BTreeSet<Box<str>> {
-        self.members.iter().flat_map(Member::names).collect()
-    }
-
     /// Starts everything, on the runtime that the caller is in.
     pub fn start(self) -> Result<Supervisor, Error> {
         let runtime = tokio::runtime::Handle::try_current().map_err(|_| Error::NoRuntime)?;
         let policy = Arc::new(self.policy);
         let plan = Plan::of(self.members, &policy)?;
         plan.check(|_| false)?;
+        let roster = Arc::new(Roster::default());
+        roster.take(plan.names(), || Ok(()))?;
         let (address, mailbox) = unbounded_channel();
+        let post = (mailbox, address.clone());
         let mut driver =
-            Driver::new(self.settings, mailbox, address.clone(), self.listeners, self.observers);
+            Driver::new(self.settings, post, roster.clone(), self.listeners, self.observers);
         let driver = runtime.spawn(async move {
             driver.begin(plan, self.max_total_restarts);
             driver.drive().await;
         });
-        let handle = Handle { mailbox: address, policy };
+        let handle = Handle { mailbox: address, policy, roster };
         Ok(Supervisor { handle, driver: driver.abort_handle() })
     }
 }
@@ -189,6 +187,7 @@ impl Drop for Supervisor {
 pub struct Handle {
     mailbox: UnboundedSender<Message>,
     policy: Arc<Policy>,
+    roster: Arc<Roster>,
 }
 
 impl Handle {
@@ -282,7 +281,7 @@ impl Handle {
     /// yields to the runtime cannot be ended by anybody; it is waited for.
     pub async fn shutdown(&self) {
         // A supervisor that has ended already needs not be told.
-        let _ = self.mailbox.send(Message::Close);
+        self.roster.close(|| drop(self.mailbox.send(Message::Close)));
         self.ended().await;
     }
 
@@ -296,8 +295,10 @@ impl Handle {
         let into = into.map(parse).transpose()?;
         let plan = Plan::of([member], &self.policy)?;
         let (reply, answer) = oneshot::channel();
+        let names: Vec<Name> = plan.names().cloned().collect();
         let message = Message::Add { plan, into, reply };
-        self.mailbox.send(message).map_err(|_| Error::Ended)?;
+        let order = || self.mailbox.send(message).map_err(|_| Error::Ended);
+        self.roster.take(names.iter(), order)?;
         Ok(Answer(answer))
     }
 

@@ -16,6 +16,9 @@ use crate::run::Recipe;
 /// Says whether a task has anything left to spend.
 pub(crate) type Purse = Arc<dyn Fn() -> bool + Send + Sync>;
 
+/// Changes a policy.
+pub(crate) type Edit = Box<dyn FnOnce(&mut Policy) + Send>;
+
 /// A task to keep alive: a name, how its runs begin, and the policy by which it is restarted.
 ///
 /// ```
@@ -35,6 +38,8 @@ pub struct Task {
     pub(crate) name: Box<str>,
     pub(crate) recipe: Arc<dyn Recipe>,
     pub(crate) policy: Option<Arc<Policy>>,
+    /// What is changed of the supervisor's policy, where it has none of its own.
+    pub(crate) edits: Vec<Edit>,
     pub(crate) after: Vec<Box<str>>,
     pub(crate) strategy: Option<Strategy>,
     pub(crate) purse: Option<Purse>,
@@ -52,6 +57,7 @@ impl Task {
             name: name.into(),
             recipe: Arc::new(begin),
             policy: None,
+            edits: Vec::new(),
             after: Vec::new(),
             strategy: None,
             purse: None,
@@ -66,6 +72,7 @@ impl Task {
     /// The policy by which it is restarted; without one, the supervisor's.
     pub fn policy(mut self, policy: impl Into<Arc<Policy>>) -> Task {
         self.policy = Some(policy.into());
+        self.edits.clear();
         self
     }
 
@@ -76,28 +83,28 @@ impl Task {
 
     /// After which ends it is restarted.
     pub fn restart(self, mode: Mode) -> Task {
-        self.edit(|policy| policy.mode = mode)
+        self.edit(move |policy| policy.mode = mode)
     }
 
     /// The limits that end its restarts, instead of those of its rule set.
     pub fn limits(self, limits: impl Into<Vec<Limit>>) -> Task {
-        self.edit(|policy| policy.limits = limits.into())
+        let limits = limits.into();
+        self.edit(|policy| policy.limits = limits)
     }
 
     /// How long a run may take to end after it has been asked to, before it is aborted. Zero aborts
     /// at once: right for a task that does not look at [`Context::stopped`].
     pub fn stop_timeout(self, span: Duration) -> Task {
-        self.edit(|policy| policy.stop_timeout = span)
+        self.edit(move |policy| policy.stop_timeout = span)
     }
 
-    /// Changes the policy: the one it was given, else our own rule set.
-    pub fn edit(self, change: impl FnOnce(&mut Policy)) -> Task {
-        let mut policy = match &self.policy {
-            Some(policy) => policy.as_ref().clone(),
-            None => Preset::Default.policy(),
-        };
-        change(&mut policy);
-        self.policy(policy)
+    /// Changes the policy: the one it was given, else the supervisor's.
+    pub fn edit(mut self, change: impl FnOnce(&mut Policy) + Send + 'static) -> Task {
+        match &mut self.policy {
+            Some(policy) => change(Arc::make_mut(policy)),
+            None => self.edits.push(Box::new(change)),
+        }
+        self
     }
 
     /// It starts when these are ready.
@@ -149,19 +156,6 @@ pub struct Group {
 pub(crate) enum Member {
     Task(Task),
     Group(Group),
-}
-
-impl Member {
-    /// Its name, and the names of what is in it.
-    pub(crate) fn names(&self) -> Vec<Box<str>> {
-        match self {
-            Member::Task(task) => vec![task.name.clone()],
-            Member::Group(group) => {
-                let below = group.members.iter().flat_map(Member::names);
-                below.chain([group.name.clone()]).collect()
-            }
-        }
-    }
 }
 
 impl Group {

@@ -5,13 +5,14 @@ use std::time::Duration;
 use defib_core::backoff::Growth;
 use defib_core::limit::{Limit, Span};
 use defib_core::policy::{Mode, Trigger};
-use defib_core::{Input, Scope, State};
+use defib_core::{Class, Continuity, Input, Scope, State, What};
 
-use crate::stage::{clean, config, play, play_for, supervise};
+use crate::stage::{clean, config, play, play_for, supervise, topology};
 
 /// The document's own example of an agent that should never stop.
-const UPTIME_MONITOR: &str = "[persona]\nname = \"uptime-monitor\"\n\n[trigger]\non = \"cron:*/5 * * * *\"\n\n\
-                              [daemon]\nrestart = \"always\"\nmax_restarts = 100\nbackoff = \"exponential\"\n";
+const UPTIME_MONITOR: &str = include_str!("data/Aidefile.uptime-monitor");
+/// Its own example of a block.
+const BLOCK: &str = include_str!("data/Aidefile.daemon");
 
 fn aide(daemon: &str) -> defib_config::Config {
     clean("Aidefile", &format!("[persona]\nname = \"a\"\n[daemon]\n{daemon}\n"))
@@ -30,7 +31,7 @@ fn c000_01_the_uptime_monitor_is_read_as_written() {
 
 #[test]
 fn c000_02_the_blocks_own_example_is_read_as_written() {
-    let config = aide("restart = \"on-failure\"\nmax_restarts = 10\nbackoff = \"exponential\"");
+    let config = clean("Aidefile", BLOCK);
     assert_eq!(*config.agents[0].policy, defib_core::Preset::Aide.policy());
 }
 
@@ -236,6 +237,34 @@ fn c000_29_the_counter_is_reset_by_down_and_up() {
     bench.tell(Input::DownAsked(Scope::All)).unwrap();
     bench.tell(Input::UpAsked(Scope::All)).unwrap();
     assert_eq!(bench.crash_loop("a", 10), [1000, 2000]);
+}
+
+#[test]
+fn c000_44_an_up_of_what_is_up_and_a_new_daemon_leave_the_counter() {
+    let config = aide("max_restarts = 3");
+    let mut bench = supervise(&config);
+    bench.crash_loop("a", 1);
+    bench.tell(Input::UpAsked(Scope::All)).unwrap();
+    let (agent, run) = (bench.id("a"), bench.run("a"));
+    bench.succeed(topology(&config), Continuity::Unbroken);
+    bench.tell(Input::Found { agent, run: Some(run) }).unwrap();
+    assert_eq!(bench.crash_loop("a", 10), [4000], "two of three are made");
+    assert_eq!(bench.state("a"), State::CrashedOut);
+}
+
+#[test]
+fn c000_45_a_run_that_takes_longer_than_its_budgets_timeout_has_failed() {
+    let config =
+        clean("Aidefile", "[persona]\nname = \"a\"\n[daemon]\n[budget]\ntimeout = \"10m\"\n");
+    let mut bench = supervise(&config);
+    bench.pass(Duration::from_millis(599_999));
+    assert_eq!((bench.state("a"), bench.runs("a")), (State::Running, 1));
+    bench.pass(Duration::from_millis(1));
+    assert!(
+        bench.told("a").any(|what| matches!(what, What::RunDied { class: Class::Timeout, .. }))
+    );
+    bench.pass(Duration::from_secs(1));
+    assert_eq!((bench.state("a"), bench.runs("a")), (State::Running, 2), "a failure is restarted");
 }
 
 #[test]

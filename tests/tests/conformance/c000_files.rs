@@ -62,7 +62,10 @@ fn c000_34_the_sections_of_the_runner_are_no_concern() {
     let text = "[persona]\nname = \"a\"\n[memory]\ncompact_after = \"300k\"\n[hooks]\non_spawn = [\"x\"]\n\
                 on_complete = [\"y\"]\n[skills]\ninclude = [\"z\"]\n[vault]\nkeys = [\"GITHUB_TOKEN\"]\n";
     let config = clean("Aidefile", text);
-    assert!(config.agents[0].env_pass.iter().any(|name| name.starts_with("GITHUB_TOKEN")));
+    let passed = &config.agents[0].env_pass;
+    let takes = |name: &str| passed.iter().any(|passed| passed.takes(name));
+    assert!(takes("GITHUB_TOKEN") && !takes("GITHUB_TOKEN_ADMIN"), "that and no other secret");
+    assert!(passed.iter().all(|passed| passed.needed().is_none()), "the runner may do without");
 }
 
 #[test]
@@ -82,6 +85,10 @@ fn c000_36_a_word_that_means_nothing_is_an_error_with_its_line() {
         let told = said("Aidefile", &text);
         assert_eq!((told.len(), told[0].0, told[0].1), (1, Severity::Error, 4), "{told:?}");
         assert!(told[0].2.contains(what), "{told:?}");
+    }
+    for keys in ["\"GITHUB_TOKEN\"", "[\"A\", 7]"] {
+        let told = said("Aidefile", &format!("[persona]\nname = \"a\"\n[vault]\nkeys = {keys}\n"));
+        assert_eq!((told.len(), told[0].0, told[0].1), (1, Severity::Error, 4), "{told:?}");
     }
 }
 
@@ -149,4 +156,31 @@ fn c000_41_the_import_says_the_same() {
     let imported = defib_config::parse_in(&bench.project(), &toml).config.unwrap();
     let direct = load_with(&bench.project().join("Aidefile"), &Options::default()).unwrap();
     assert_eq!(imported.agents, direct.outcome.config.unwrap().agents);
+}
+
+#[test]
+fn c000_42_the_documents_files_pass_the_check_as_written() {
+    let bench = bench();
+    for (file, text) in [
+        ("monitor/Aidefile", include_str!("data/Aidefile.uptime-monitor")),
+        ("block/Aidefile", include_str!("data/Aidefile.daemon")),
+    ] {
+        write(&bench, file, text);
+        let checked = bench.defib(&["check", "-f", file]).good();
+        assert_eq!(checked.err, "", "nothing is to be said of it");
+    }
+}
+
+#[test]
+fn c000_43_the_uptime_monitor_is_kept_alive_by_a_real_daemon() {
+    let bench = bench();
+    write(&bench, "Aidefile", include_str!("data/Aidefile.uptime-monitor"));
+    let runner = format!("{FAKE_AGENT} exit 0");
+    bench.defib(&["up", "-f", "Aidefile", "--detach", "--runner", &runner]).good();
+    let status = bench.await_status("uptime-monitor", |status| status["next_at"].is_string());
+    // A tick may come at any moment; before the first nothing has run.
+    assert!(status["state"] == "idle" || status["run"].is_u64(), "{status}");
+    bench.defib(&["start", "uptime-monitor", "--no-wait"]).good();
+    let status = bench.await_status("uptime-monitor", |status| status["run"].as_u64() >= Some(3));
+    assert_eq!(status["last_death"]["class"], "done", "respawned on success: {status}");
 }

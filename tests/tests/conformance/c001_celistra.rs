@@ -212,6 +212,21 @@ fn c001_22_a_reboot_is_a_free_respawn_with_an_empty_window() {
 }
 
 #[test]
+fn c001_39_without_auto_restart_a_reboot_respawns_nothing() {
+    let config = request(&json!({ "autoRestart": false }));
+    for closes in [false, true] {
+        let mut bench = supervise(&config);
+        if closes {
+            bench.tell(Input::CloseAsked).unwrap();
+        }
+        bench.succeed(topology(&config), Continuity::Reboot);
+        bench.tell(Input::Booted).unwrap();
+        let sight = bench.supervisor.sight(bench.id("a"));
+        assert_eq!((sight.state, sight.run.unwrap().0), (State::Stopped, 1));
+    }
+}
+
+#[test]
 fn c001_23_a_changed_command_is_a_new_spawn() {
     let config = auto();
     let mut bench = supervise(&config);

@@ -4,17 +4,13 @@ use std::time::Duration;
 
 use defib_config::{Config, Severity};
 use defib_core::limit::{Limit, Span};
-use defib_core::{Class, Input, Preset, State, What};
-use defib_daemon::wire::CrashReason;
+use defib_core::{Class, CrashReason, Input, Preset, State, What};
 
 use crate::bench::{Bench, ms, secs};
 use crate::stage::{clean, play, said, supervise};
 
 /// The document's own block.
-const BLOCK: &str = "supervisor:\n  enabled: true\n  restart_policy:\n    max_restarts_per_hour: 10\n    \
-                     initial_backoff_seconds: 5.0\n    max_backoff_seconds: 300.0\n    \
-                     backoff_multiplier: 2.0\n    restart_on_error: true\n    restart_on_timeout: true\n    \
-                     restart_on_resource_exhaustion: false\n";
+const BLOCK: &str = include_str!("data/config.yaml");
 
 fn with_agent(text: &str) -> Config {
     clean("config.yaml", &format!("{text}agents:\n  a: agent\n"))
@@ -177,9 +173,16 @@ fn c002_17_a_restart_that_gives_no_live_run_is_no_success() {
 
 #[test]
 fn c002_18_errors_can_be_left_unrestarted() {
-    let played = play(&policy("restart_on_error: false"), "exit 1");
+    let config = policy("restart_on_error: false");
+    let played = play(&config, "exit 1");
     assert_eq!((played.runs(), played.state()), (1, State::Halted));
-    let played = play(&policy("restart_on_error: false"), "class timeout; exit 0");
+    for class in CrashReason::Runtime.classes() {
+        let played = play(&config, &format!("class {class}"));
+        assert_eq!((played.runs(), played.state()), (1, State::Halted), "{class}");
+        let played = play(&block(), &format!("class {class}; exit 0"));
+        assert_eq!(played.runs(), 2, "{class} is restarted unless that is said");
+    }
+    let played = play(&config, "class timeout; exit 0");
     assert_eq!(played.runs(), 2, "timeouts are another matter");
 }
 
@@ -281,18 +284,20 @@ fn c002_28_a_restart_is_the_same_agent_in_a_new_loop() {
 
 #[test]
 fn c002_29_a_crash_has_one_of_three_reasons() {
-    for (class, reason) in [
-        (Class::Error, CrashReason::Runtime),
-        (Class::Lost, CrashReason::Runtime),
-        (Class::Timeout, CrashReason::Timeout),
-        (Class::Oom, CrashReason::Resource),
-        (Class::Disk, CrashReason::Resource),
-        (Class::Quota, CrashReason::Resource),
+    let dumb =
+        "error, interrupted, context, lost, network, overload, throttle, config, auth, billing";
+    for (reason, word, classes) in [
+        (CrashReason::Runtime, "runtime", dumb),
+        (CrashReason::Timeout, "timeout", "timeout"),
+        (CrashReason::Resource, "resource", "oom, quota, disk"),
     ] {
-        assert_eq!(CrashReason::of(class), Some(reason), "{class}");
+        let found: Vec<_> = reason.classes().map(Class::word).collect();
+        assert_eq!(found.join(", "), classes);
+        assert_eq!(serde_json::to_value(reason).unwrap(), word);
     }
-    assert_eq!(CrashReason::of(Class::Done), None);
-    assert_eq!(serde_json::to_value(CrashReason::Resource).unwrap(), "resource");
+    for class in ["done", "voluntary", "stopped", "group", "budget", "broke"] {
+        assert_eq!(CrashReason::of(Class::from_word(class).unwrap()), None, "{class} is no crash");
+    }
 }
 
 #[test]
@@ -307,6 +312,11 @@ fn c002_30_an_agent_that_restarts_often_stands_out() {
 
 #[test]
 fn c002_31_agents_are_a_mapping_a_list_or_commands_alone() {
+    let bounded = clean(
+        "config.yaml",
+        "supervisor: {}\nagents:\n  a: { command: x, limits_os: { files: 64 } }\n",
+    );
+    assert_eq!(bounded.agents[0].limits_os.files, Some(64), "with what any agent may say");
     for text in [
         "agents:\n  a:\n    command: agent run\n    scrip: 5\n",
         "agents:\n  - name: a\n    command: [agent, run]\n    scrip: 5.0\n",

@@ -25,6 +25,8 @@ fn c002_33_the_supervisors_state_is_over_http() {
     let bench = up(&agents);
     bench.await_state("dumb", "crashed-out");
     bench.await_status("slow", |status| field(status, "restarts") > 0);
+    bench.defib(&["run", "--name", "once", "--restart", "never", "--", FAKE_AGENT, "exit", "1"]);
+    bench.await_state("once", "stopped");
     let (code, state) = http(&bench, "GET", "/api/v1/supervisor", "");
     assert_eq!(code, 200);
     assert_eq!(state["agent_restart_counts"]["dumb"], 3, "{state:#}");
@@ -34,7 +36,7 @@ fn c002_33_the_supervisors_state_is_over_http() {
     assert_eq!(state["agent_current_backoff"]["fine"], 0.05, "{state:#}");
     assert!(state["agent_current_backoff"]["dumb"].as_f64().unwrap() > 0.2, "{state:#}");
     assert!(state["total_restarts"].as_u64().unwrap() >= 4, "{state:#}");
-    assert_eq!(state["total_permanent_deaths"], 1, "{state:#}");
+    assert_eq!(state["total_permanent_deaths"], 2, "{state:#}");
     assert_eq!(state["agent_crash_reason"]["dumb"], "runtime", "{state:#}");
     assert_eq!(state["agent_crash_reason"]["slow"], "timeout", "{state:#}");
     assert_eq!(state["restart_reasons"]["runtime"], 3, "{state:#}");
@@ -84,4 +86,28 @@ fn c002_36_every_action_is_logged_with_the_crashs_trace() {
         let death = bench.status("a")["last_death"].clone();
         death["trace"].as_str().is_some_and(|trace| trace.contains("ValueError: bad"))
     });
+}
+
+#[test]
+fn c002_49_the_documents_file_passes_the_check_as_written() {
+    let bench = defib_e2e::bench(FAKE_AGENT);
+    std::fs::write(bench.project().join("config.yaml"), include_str!("data/config.yaml")).unwrap();
+    let checked = bench.defib(&["check", "-f", "config.yaml"]).good();
+    assert!(checked.err.contains("no agent is declared"), "{}", checked.err);
+    assert_eq!(checked.err.matches("warning:").count(), 1, "and nothing else: {}", checked.err);
+}
+
+#[test]
+fn c002_50_restarts_their_reasons_and_the_time_to_recovery_are_told() {
+    let bench = up(&format!("  flaky: {FAKE_AGENT} fail-until 3 tries forever\n"));
+    bench.await_status("flaky", |status| status["run"] == 3 && status["state"] == "running");
+    let (_, state) = http(&bench, "GET", "/api/v1/supervisor", "");
+    assert_eq!(state["agent_restart_counts"]["flaky"], 2, "{state:#}");
+    assert_eq!(state["restart_reasons"]["runtime"], 2, "{state:#}");
+    let (_, totals) = http(&bench, "GET", "/api/v1/totals", "");
+    assert_eq!((&totals["restarts"], &totals["recoveries"]), (&2.into(), &2.into()), "{totals:#}");
+    for key in ["mean_recovery_s", "median_recovery_s"] {
+        // Fifty milliseconds of backoff, then a hundred, each a tenth more or less.
+        assert!(totals[key].as_f64().unwrap() >= 0.06, "{totals:#}");
+    }
 }

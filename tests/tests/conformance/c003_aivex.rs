@@ -186,6 +186,9 @@ fn c003_19_the_base_of_the_backoff_can_be_overridden() {
     let config = under(&[("WATCHDOG_BACKOFF", "0.5")], "");
     let played = play(&config, "exit 1; exit 1; exit 1; exit 0");
     assert_eq!(played.delays_s(), [1.0, 2.0, 4.0]);
+    let config = under(&[("WATCHDOG_BACKOFF", "600")], "");
+    let played = play(&config, "exit 1; exit 1; exit 0");
+    assert_eq!(played.delays_s(), [300.0, 300.0], "no delay is longer than the cap");
 }
 
 #[test]

@@ -118,6 +118,10 @@ fn c003_31_a_module_that_is_not_registered_is_a_warning() {
     let told = bench.defib(&["up", "--detach"]).good().err;
     assert!(told.contains("chart: it is not in the MODULE_REGISTRY"), "{told}");
     assert!(!told.contains("news: it is not"), "{told}");
+    std::fs::remove_file(bench.project().join("registry.py")).unwrap();
+    let told = bench.defib(&["up", "--detach"]).good().err;
+    let missing = told.lines().filter(|line| line.contains("registry.py is not there"));
+    assert_eq!(missing.count(), 1, "{told}");
 }
 
 #[test]
@@ -161,12 +165,29 @@ fn c003_35_a_folder_of_modules_is_imported() {
     let bench = defib_e2e::bench(FAKE_AGENT);
     let folder = bench.project().join("watchdog");
     std::fs::create_dir(&folder).unwrap();
-    let registry = "MODULE_REGISTRY = {'news': 1, 'chart': 2}\n";
+    let registry = "MODULE_REGISTRY = {'news': 1, 'chart': 2, 'eye.v2': 3, 'no name': 4}\n";
     std::fs::write(folder.join("module_runner.py"), registry).unwrap();
     let toml = bench.defib(&["import", "--aivex", "."]).good().out;
     let config = defib_config::parse_in(&bench.project(), &toml).config.unwrap();
     let names: Vec<&str> = config.agents.iter().map(|agent| agent.name.as_str()).collect();
-    assert_eq!(names, ["news", "chart"]);
+    assert_eq!(names, ["news", "chart", "eye.v2"]);
+    assert!(toml.contains("# The module \"no name\" is left out"), "{toml}");
     let runner = &config.agents[0].module.as_ref().unwrap().runner;
     assert_eq!(runner, std::path::Path::new("watchdog/module_runner.py"));
+}
+
+#[test]
+fn c003_36_a_process_that_no_longer_writes_its_heartbeat_file_is_restarted() {
+    let script = "for i in 1 2 3 4 5 6 7 8 9 10 11 12; do : > \"$DEFIB_HEARTBEAT_FILE\"; sleep 0.25; done\n\
+                  echo silent; exec sleep 1000";
+    let mut bench = project(script, &["news"]);
+    bench.set("WATCHDOG_HEARTBEAT_TTL", "1");
+    bench.set("WATCHDOG_BACKOFF", "0.05");
+    bench.defib(&["up", "--detach"]).good();
+    let events = bench.events();
+    let died = events.of_run("news", 1, "run-died");
+    assert_eq!(died["class"], "timeout", "{died}");
+    assert!(died["ran_s"].as_f64().unwrap() >= 3.0, "its beats kept it alive: {died}");
+    assert!(bench.log("news").contains("silent"));
+    bench.await_status("news", |status| status["run"] == 2 && status["state"] == "running");
 }

@@ -167,3 +167,46 @@ fn c004_31_an_exhausted_budget_takes_real_processes_down_and_says_so() {
     assert!(good["pid"].is_null(), "{good}");
     assert_eq!(bench.await_state("bad", "crashed-out")["restarts"], 2);
 }
+
+#[test]
+fn c004_39_the_documents_file_passes_the_check_as_written() {
+    let bench = defib_e2e::bench(FAKE_AGENT);
+    std::fs::write(bench.project().join("weave.toml"), include_str!("data/weave.toml")).unwrap();
+    let checked = bench.defib(&["check", "-f", "weave.toml"]).good();
+    assert!(checked.err.contains("no agent is declared"), "{}", checked.err);
+    assert_eq!(checked.err.matches("warning:").count(), 1, "and nothing else: {}", checked.err);
+}
+
+#[test]
+fn c004_40_every_strategy_restarts_the_real_processes_that_it_says() {
+    for (strategy, code, runs) in [
+        ("OneForOne", "0", [1, 2, 1]),
+        ("OneForAll", "1", [2, 2, 2]),
+        ("RestForOne", "1", [1, 2, 2]),
+        ("Permanent", "1", [1, 1, 1]),
+        ("Transient", "0", [1, 1, 1]),
+        ("Transient", "1", [1, 2, 1]),
+    ] {
+        let bench = defib_e2e::bench(FAKE_AGENT);
+        let ends = bench.file("ends");
+        // It ends once: what it is told to end by is gone then.
+        let line = format!("while ! rm {ends} 2>/dev/null; do sleep 0.05; done; exit {code}");
+        let stay = serde_json::json!([FAKE_AGENT, "forever"]);
+        let text = format!(
+            "[[agent]]\nname = \"a\"\ncommand = {stay}\n[[agent]]\nname = \"b\"\nstrategy = \"{strategy}\"\n\
+             shell = true\ncommand = {}\n[[agent]]\nname = \"c\"\ncommand = {stay}\n",
+            serde_json::json!(line)
+        );
+        std::fs::write(bench.project().join("weave.toml"), text).unwrap();
+        bench.defib(&["up", "-f", "weave.toml", "--detach"]).good();
+        let events = bench.events();
+        std::fs::write(&ends, "").unwrap();
+        events.of_run("b", 1, "run-died");
+        for (who, runs) in ["a", "b", "c"].into_iter().zip(runs) {
+            let is_over = who == "b" && runs == 1;
+            bench.await_status(who, |status| {
+                status["run"] == runs && (status["state"] == "running") != is_over
+            });
+        }
+    }
+}

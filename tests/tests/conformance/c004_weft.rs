@@ -11,8 +11,7 @@ use crate::bench::{ms, secs};
 use crate::stage::{agent, clean, config, loaded, play, said, supervise};
 
 /// The document's own block.
-const BLOCK: &str =
-    "[supervisor]\ndefault_strategy = \"OneForOne\"\nmax_restarts = 5\nrestart_window_secs = 60\n";
+const BLOCK: &str = include_str!("data/weave.toml");
 
 fn one(lines: &str) -> Config {
     config("weave.toml", &format!("{BLOCK}[[agent]]\nname = \"a\"\ncommand = \"agent\"\n{lines}\n"))
@@ -89,6 +88,11 @@ fn c004_07_permanent_is_said_to_mean_the_opposite_elsewhere() {
     let told =
         said("weave.toml", "[[agent]]\nname = \"a\"\ncommand = \"x\"\nstrategy = \"Permanent\"\n");
     assert_eq!((told.len(), told[0].0, told[0].1), (1, Severity::Warning, 4), "{told:?}");
+    let agents =
+        "[[agent]]\nname = \"a\"\ncommand = \"x\"\n[[agent]]\nname = \"b\"\ncommand = \"y\"\n";
+    let told =
+        said("weave.toml", &format!("[supervisor]\ndefault_strategy = \"Permanent\"\n{agents}"));
+    assert_eq!((told.len(), told[0].0, told[0].1), (1, Severity::Warning, 2), "once: {told:?}");
 }
 
 #[test]
@@ -186,4 +190,6 @@ fn c004_20_what_is_unknown_is_a_warning_with_its_line() {
     let text = "[supervisor]\nmax_restart = 5\n[kernel]\nx = 1\n[[agent]]\nname = \"a\"\ncommand = \"x\"\ncolour = 1\n";
     let told: Vec<_> = said("weave.toml", text).into_iter().map(|(s, line, _)| (s, line)).collect();
     assert_eq!(told, [(Severity::Warning, 2), (Severity::Warning, 3), (Severity::Warning, 8)]);
+    let told = said("weave.toml", "agent = [\n  { name = \"a\", command = \"x\" },\n  \"b\",\n]\n");
+    assert_eq!((told.len(), told[0].0, told[0].1), (1, Severity::Error, 3), "{told:?}");
 }

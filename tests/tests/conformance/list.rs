@@ -34,7 +34,22 @@ fn is_of_tasks(test: &str) -> bool {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let path = root.join("crates/tasks/tests/tasks").join(file).with_extension("rs");
     let text = std::fs::read_to_string(path).unwrap_or_default();
-    text.contains(&format!("fn {function}("))
+    run_of(&text).any(|name| name == *function)
+}
+
+/// The tests of a file that are run: functions that are told to be tests, and not to be left out.
+fn run_of(text: &str) -> impl Iterator<Item = &str> {
+    let (mut is_test, mut is_left_out) = (false, false);
+    text.lines().map(str::trim).filter_map(move |line| {
+        is_test |= line == "#[test]" || line.starts_with("#[tokio::test");
+        is_left_out |= line.starts_with("#[ignore");
+        let (before, after) = line.split_once("fn ")?;
+        if !matches!(before, "" | "async " | "pub " | "const ") {
+            return None;
+        }
+        let is_run = std::mem::take(&mut is_test) && !std::mem::take(&mut is_left_out);
+        is_run.then(|| after.split(['(', '<']).next().unwrap_or_default())
+    })
 }
 
 /// The names of all conformance tests: functions under `#[test]` that begin with a number.
@@ -50,14 +65,7 @@ fn tests() -> BTreeSet<String> {
             open.extend(std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()));
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             let text = std::fs::read_to_string(path).unwrap();
-            let mut lines = text.lines().map(str::trim);
-            while let Some(line) = lines.next() {
-                if line != "#[test]" && !line.starts_with("#[tokio::test") {
-                    continue;
-                }
-                let Some(function) = lines.find(|line| line.contains("fn ")) else { break };
-                let name = function.split("fn ").nth(1).unwrap();
-                let name = name.split('(').next().unwrap();
+            for name in run_of(&text) {
                 let digits = name.get(1..4).unwrap_or_default();
                 let numbered = digits.len() == 3 && digits.bytes().all(|b| b.is_ascii_digit());
                 if name.starts_with('c') && numbered {
@@ -82,4 +90,11 @@ fn every_behaviour_has_a_test_and_every_test_a_behaviour() {
     for document in ["000", "001", "002", "003", "004"] {
         assert!(listed.keys().any(|number| number.starts_with(document)), "nothing of {document}");
     }
+}
+
+#[test]
+fn only_what_is_run_is_a_test() {
+    let text = "#[test]\nfn a() {\n    fn inside() {}\n}\n\n#[test]\n#[ignore = \"slow\"]\nfn b() {}\n\n\
+                #[ignore]\n#[test]\nfn c() {}\nfn d() {}\n#[tokio::test(start_paused = true)]\nasync fn e() {}\n";
+    assert_eq!(run_of(text).collect::<Vec<_>>(), ["a", "e"]);
 }

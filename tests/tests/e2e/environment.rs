@@ -21,6 +21,8 @@ fn an_agent_gets_a_clean_base_what_is_passed_and_what_defib_tells_it() {
         ("NOT_NAMED", "never"),
         ("NAMED", "n"),
         ("HTTPS_PROXY", "p"),
+        ("GITHUB_TOKEN", "t"),
+        ("GITHUB_TOKEN_ADMIN", "never"),
         ("LC_ALL", "C"),
         ("TZ", "UTC"),
     ] {
@@ -28,7 +30,7 @@ fn an_agent_gets_a_clean_base_what_is_passed_and_what_defib_tells_it() {
     }
     std::fs::write(bench.project().join(".env"), "# note\nexport FROM_FILE=\"f\"\nBOTH=file\n")
         .unwrap();
-    let settings = "env = { BOTH = \"env\", PLAIN = \"x\" }\nenv_pass = [\"NAMED\", \"*_PROXY\", \"CLAUDE*\"]\nenv_file = \".env\"";
+    let settings = "env = { BOTH = \"env\", PLAIN = \"x\" }\nenv_pass = [\"NAMED\", \"*_PROXY\", \"CLAUDE*\", \"GITHUB_TOKEN?\", \"NOT_SET?\"]\nenv_file = \".env\"";
     let script = "environ print ready fail-until 2 times forever";
     let events = bench.up(&[bench.agent("a", script, settings)]);
     events.of_run("a", 2, "run-ready");
@@ -41,6 +43,7 @@ fn an_agent_gets_a_clean_base_what_is_passed_and_what_defib_tells_it() {
         ("NAMED", "n"),
         ("HTTPS_PROXY", "p"),
         ("CLAUDE_OTHER", "kept"),
+        ("GITHUB_TOKEN", "t"),
         ("FROM_FILE", "f"),
         ("BOTH", "env"),
         ("PLAIN", "x"),
@@ -60,6 +63,8 @@ fn an_agent_gets_a_clean_base_what_is_passed_and_what_defib_tells_it() {
         "CLAUDECODE",
         "CLAUDE_CODE_CHILD_SESSION",
         "NOT_NAMED",
+        "GITHUB_TOKEN_ADMIN",
+        "NOT_SET",
         "NO_COLOR",
         "DEFIB_HOME",
         "DEFIB_KEEPER_FD",

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Subcommand;
 
 use super::{ConfigFile, Context};
-use crate::deploy::{grace, kubernetes, nomad, seconds, systemd};
+use crate::deploy::{Setting, grace, kubernetes, nomad, seconds, systemd};
 use crate::failure::{Code, Failure};
 use crate::output;
 
@@ -65,7 +65,9 @@ impl Export {
             To::Kubernetes(container) => {
                 let (name, text) = container.content()?;
                 let config = container.file.config()?;
-                output::print(&kubernetes::manifest(&config, &name, &text, &container.image))
+                let setting = Setting::of(&container.file, &config);
+                let file = (name.as_str(), text.as_str());
+                output::print(&kubernetes::manifest(&config, &setting, file, &container.image))
             }
             To::Nomad(container) => {
                 let (name, text) = container.content()?;
@@ -76,7 +78,15 @@ impl Export {
                         "note: a stop may take {grace}s; set max_kill_timeout = \"{grace}s\" on the clients, which allow 30s"
                     );
                 }
-                output::json(&nomad::job(&config, &name, &text, &container.image))
+                let setting = Setting::of(&container.file, &config);
+                // A job has no comments.
+                for name in setting.optional.iter().chain(&setting.patterns) {
+                    anstream::eprintln!(
+                        "note: the agents may have {name}: add what there is of it to the task's Env"
+                    );
+                }
+                let file = (name.as_str(), text.as_str());
+                output::json(&nomad::job(&config, &setting, file, &container.image))
             }
         }
     }
@@ -99,6 +109,7 @@ impl Systemd {
             program: &program,
             home: &home,
             file: Some(&file),
+            setting: Some(&Setting::of(&self.file, &config)),
             grace: Some(grace(&config)),
             for_user: self.user,
         };

@@ -222,6 +222,14 @@ impl ConfigFile {
         Ok(Options { format, runner: self.runner.clone(), watchdog })
     }
 
+    /// What a command line says of it beside its name.
+    pub(crate) fn arguments(&self) -> Vec<String> {
+        let said = [("--format", &self.format), ("--runner", &self.runner)];
+        let said = said.into_iter().filter_map(|(flag, value)| Some((flag, value.as_ref()?)));
+        // In one word each: a runner may begin with a dash.
+        said.map(|(flag, value)| format!("{flag}={value}")).collect()
+    }
+
     pub(crate) fn load(&self) -> Result<Loaded, Failure> {
         defib_config::load_with(&self.file, &self.options()?)
             .map_err(|error| Failure::new(Code::Failed, &error).hint(error.hint()))

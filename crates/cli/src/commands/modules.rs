@@ -9,7 +9,17 @@ use defib_config::Config;
 use defib_config::foreign::aivex::registry;
 
 /// How often the status line of modules is printed where nobody says otherwise.
-pub(crate) const STATUS_LINE: Duration = Duration::from_secs(30);
+const STATUS_LINE: Duration = Duration::from_secs(30);
+
+/// How often the status line is printed, if at all: as often as somebody said, else for modules where
+/// nobody looks at a view that is always there.
+pub(crate) fn status_line_every(
+    said: Option<Duration>,
+    has_modules: bool,
+    on_terminal: bool,
+) -> Option<Duration> {
+    said.or((has_modules && !on_terminal).then_some(STATUS_LINE))
+}
 
 /// What looks wrong: runners first, then packages, then the registry, in the order of the file.
 pub(crate) fn check(config: &Config) -> Vec<String> {
@@ -42,7 +52,14 @@ pub(crate) fn check(config: &Config) -> Vec<String> {
     }
     for (name, module) in modules() {
         let path = at(module.registry.as_ref().unwrap_or(&module.runner));
-        let Ok(text) = std::fs::read_to_string(&path) else { continue };
+        let Ok(text) = std::fs::read_to_string(&path) else {
+            // Of a runner that is not there it has been said.
+            if !seen.contains(&path) {
+                warnings.push(format!("the registry {} is not there", path.display()));
+                seen.push(path);
+            }
+            continue;
+        };
         if registry(&text).is_some_and(|known| known.iter().any(|known| known == name.as_str())) {
             continue;
         }
@@ -50,4 +67,24 @@ pub(crate) fn check(config: &Config) -> Vec<String> {
         warnings.push(format!("{name}: it is not in the MODULE_REGISTRY of {shown}"));
     }
     warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_status_line_of_modules_comes_every_30_seconds_unless_somebody_says_otherwise() {
+        let second = Some(Duration::from_secs(1));
+        let usual = Some(Duration::from_secs(30));
+        for (said, has_modules, on_terminal, every) in [
+            (None, true, false, usual),
+            (None, true, true, None),
+            (None, false, false, None),
+            (second, true, false, second),
+            (second, false, true, second),
+        ] {
+            assert_eq!(status_line_every(said, has_modules, on_terminal), every);
+        }
+    }
 }

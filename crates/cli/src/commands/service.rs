@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use clap::Subcommand;
 
 use super::{ConfigFile, Context};
-use crate::deploy::grace;
 use crate::deploy::systemd::{MARK, Unit};
+use crate::deploy::{Setting, grace};
 use crate::failure::{Code, Failure};
 use crate::output;
 
@@ -149,11 +149,15 @@ impl Install {
             (Some(_), _) | (None, false) => context.home()?.path().to_owned(),
         };
         let file = self.file.as_deref().map(std::path::absolute).transpose().map_err(failed)?;
-        let config = self.file.clone().map(|file| ConfigFile::at(file).config()).transpose()?;
+        let named = self.file.clone().map(ConfigFile::at);
+        let config = named.as_ref().map(ConfigFile::config).transpose()?;
+        let both = named.as_ref().zip(config.as_ref());
+        let setting = both.map(|(file, config)| Setting::of(file, config));
         let unit = Unit {
             program: &program,
             home: &home,
             file: file.as_deref(),
+            setting: setting.as_ref(),
             grace: config.as_ref().map(grace),
             for_user: !self.which.system,
         };

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
-use defib_config::Config;
+use defib_config::{Config, Passed};
 use defib_core::{Name, State};
 use defib_daemon::wire::{AgentStatus, DaemonInfo, Mode, UpRequest};
 use serde_json::{Value, json};
@@ -142,8 +142,8 @@ impl Up {
     ) -> Result<(), Failure> {
         let Brought { project, has_modules, mut heard, .. } = brought;
         let project = &project;
-        let usual = has_modules && !std::io::stdout().is_terminal();
-        let every = self.status_line.or(usual.then_some(modules::STATUS_LINE));
+        let on_terminal = std::io::stdout().is_terminal();
+        let every = modules::status_line_every(self.status_line, has_modules, on_terminal);
         // Beside a keeper that is the first process, that one is who is told to stop.
         let is_terminal = std::io::stdout().is_terminal()
             && std::io::stdin().is_terminal()
@@ -411,7 +411,7 @@ fn warnings(config: &Config) -> Vec<String> {
                 Some(_) => {}
             }
         }
-        for variable in agent.env_pass.iter().filter(|variable| !variable.contains('*')) {
+        for variable in agent.env_pass.iter().filter_map(Passed::needed) {
             if std::env::var_os(variable).is_none() {
                 warnings.push(format!("{name}: env_pass names {variable}, which is not set"));
             }

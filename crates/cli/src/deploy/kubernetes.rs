@@ -3,10 +3,15 @@
 use defib_config::Config;
 use defib_config::config::Listen;
 
-use super::{dns_name, grace, seconds, variables};
+use super::{Setting, dns_name, grace, seconds};
 
 /// The manifest. `name` is the file's own, `text` what is in it.
-pub(crate) fn manifest(config: &Config, name: &str, text: &str, image: &str) -> String {
+pub(crate) fn manifest(
+    config: &Config,
+    setting: &Setting<'_>,
+    (name, text): (&str, &str),
+    image: &str,
+) -> String {
     let project = dns_name(config.project.as_str());
     let grace = seconds(grace(config));
     let image = quoted(image);
@@ -14,7 +19,9 @@ pub(crate) fn manifest(config: &Config, name: &str, text: &str, image: &str) -> 
     let key = quoted(name);
     let path = quoted(&format!("/etc/defib/{name}"));
     let probe = probe(config);
-    let env = environment(config, &project);
+    let env = environment(setting, &project);
+    let arguments = setting.arguments.iter();
+    let arguments: String = arguments.map(|word| format!(", {}", quoted(word))).collect();
     format!(
         "# The image needs `defib`, a shell for `shell = true`, and what the agents run. Relative paths in the file\n\
          # start at /etc/defib, which cannot be written to: give each agent an absolute `cwd`. The first process is\n\
@@ -45,7 +52,7 @@ pub(crate) fn manifest(config: &Config, name: &str, text: &str, image: &str) -> 
          \x20     containers:\n\
          \x20       - name: defib\n\
          \x20         image: {image}\n\
-         \x20         command: [defib, up, --home, /var/lib/defib, --file, {path}]\n\
+         \x20         command: [defib, up, --home, /var/lib/defib, --file, {path}{arguments}]\n\
          {env}{probe}\
          \x20         volumeMounts:\n\
          \x20           - {{ name: home, mountPath: /var/lib/defib }}\n\
@@ -77,20 +84,29 @@ fn probe(config: &Config) -> String {
         .concat()
 }
 
-/// What the agents have of their caller's comes from a secret.
-fn environment(config: &Config, project: &str) -> String {
-    let names = variables(config);
-    if names.is_empty() {
-        return String::new();
+/// What the agents have of their caller's comes from a secret, but for what changes how the file is
+/// read. Names that only a pattern gives are not known: those are for a person to add.
+fn environment(setting: &Setting<'_>, project: &str) -> String {
+    let mut env = String::new();
+    for (name, value) in &setting.set {
+        env += &format!("            - {{ name: {name}, value: {} }}\n", quoted(value));
     }
-    let one = |name: &&str| {
+    let needed = setting.needed.iter().map(|name| (name, ""));
+    for (name, optional) in needed.chain(setting.optional.iter().map(|n| (n, ", optional: true"))) {
         let name = quoted(name);
-        format!(
+        env += &format!(
             "            - name: {name}\n              valueFrom:\n                secretKeyRef: \
-             {{ name: {project}-defib, key: {name} }}\n"
-        )
+             {{ name: {project}-defib, key: {name}{optional} }}\n"
+        );
+    }
+    let comment = |pattern: &&str| {
+        format!("            # `env_pass` has {}: add each such variable here.\n", quoted(pattern))
     };
-    format!("          env:\n{}", names.iter().map(one).collect::<String>())
+    let comments: String = setting.patterns.iter().map(comment).collect();
+    if env.is_empty() {
+        return comments;
+    }
+    format!("          env:\n{env}{comments}")
 }
 
 /// Every JSON string is one of YAML's.

@@ -3,15 +3,25 @@
 use defib_config::Config;
 use serde_json::{Value, json};
 
-use super::{dns_name, grace, seconds, variables};
+use super::{Setting, dns_name, grace, seconds};
 
 /// The job. Its home is on the disk that moves with the allocation.
-pub(crate) fn job(config: &Config, name: &str, text: &str, image: &str) -> Value {
+pub(crate) fn job(
+    config: &Config,
+    setting: &Setting<'_>,
+    (name, text): (&str, &str),
+    image: &str,
+) -> Value {
     let project = dns_name(config.project.as_str());
-    let env: serde_json::Map<String, Value> = variables(config)
-        .into_iter()
-        .map(|name| (name.to_owned(), Value::from(format!("set {name} here, or by a template"))))
-        .collect();
+    let needed = setting.needed.iter();
+    let needed = needed.map(|name| (*name, format!("set {name} here, or by a template")));
+    let set = setting.set.iter().map(|(name, value)| (*name, value.clone()));
+    let env: serde_json::Map<String, Value> =
+        set.chain(needed).map(|(name, value)| (name.to_owned(), Value::from(value))).collect();
+    let arguments = ["up", "--home", "/alloc/data/defib", "--file"].map(str::to_owned);
+    let mut arguments = arguments.to_vec();
+    arguments.push(format!("/local/{name}"));
+    arguments.extend(setting.arguments.iter().cloned());
     json!({ "Job": {
         "ID": format!("{project}-defib"),
         "Name": format!("{project}-defib"),
@@ -28,7 +38,7 @@ pub(crate) fn job(config: &Config, name: &str, text: &str, image: &str) -> Value
                 "Config": {
                     "image": image,
                     "command": "defib",
-                    "args": ["up", "--home", "/alloc/data/defib", "--file", format!("/local/{name}")],
+                    "args": arguments,
                 },
                 "Env": env,
                 "KillSignal": "SIGTERM",

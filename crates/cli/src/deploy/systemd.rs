@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::seconds;
+use super::{Setting, seconds};
 
 /// Says that a unit is ours to replace and to remove.
 pub(crate) const MARK: &str = "# Written by `defib`; `defib service install` writes it anew.";
@@ -17,6 +17,8 @@ pub(crate) struct Unit<'u> {
     pub(crate) home: &'u Path,
     /// The project that is brought up; without one the daemon brings up what was up before.
     pub(crate) file: Option<&'u Path>,
+    /// What that file does not say.
+    pub(crate) setting: Option<&'u Setting<'u>>,
     pub(crate) grace: Option<Duration>,
     /// Whether it is for a user's own systemd.
     pub(crate) for_user: bool,
@@ -24,15 +26,20 @@ pub(crate) struct Unit<'u> {
 
 impl Unit<'_> {
     pub(crate) fn text(&self) -> String {
-        let program = quoted(self.program);
-        let home = quoted(self.home);
+        let shown = |path: &Path| quoted(&path.to_string_lossy());
+        let program = shown(self.program);
+        let home = shown(self.home);
+        let arguments = self.setting.map(|setting| setting.arguments.iter());
+        let arguments: String =
+            arguments.into_iter().flatten().map(|word| format!(" {}", quoted(word))).collect();
+        let env = self.setting.map(environment).unwrap_or_default();
         let grace = seconds(self.grace.unwrap_or(UNKNOWN));
         let target = if self.for_user { "default.target" } else { "multi-user.target" };
-        let (occasion, up, reload) = match self.file.map(quoted) {
+        let (occasion, up, reload) = match self.file.map(shown) {
             Some(file) => (
                 " --for-up",
-                format!("ExecStartPost={program} up --detach -f {file} --home {home}\n"),
-                format!("ExecReload={program} reload -f {file} --home {home}\n"),
+                format!("ExecStartPost={program} up --detach -f {file}{arguments} --home {home}\n"),
+                format!("ExecReload={program} reload -f {file}{arguments} --home {home}\n"),
             ),
             None => ("", String::new(), String::new()),
         };
@@ -51,6 +58,7 @@ impl Unit<'_> {
              [Service]\n\
              Type=exec\n\
              {user}\
+             {env}\
              ExecStart={program} internal keeper{occasion} --home {home}\n\
              {up}{reload}\
              Restart=always\n\
@@ -69,10 +77,27 @@ impl Unit<'_> {
     }
 }
 
+/// What changes how the file is read, and a word on what a person has to add.
+fn environment(setting: &Setting<'_>) -> String {
+    let set = setting.set.iter().map(|(name, value)| format!("Environment={name}={value}\n"));
+    let mut lines: String = set.collect();
+    let needed = setting.needed.iter().map(|name| format!("{name} (needed)"));
+    let others = setting.optional.iter().chain(&setting.patterns).map(|name| (*name).to_owned());
+    let names: Vec<String> = needed.chain(others).collect();
+    if !names.is_empty() {
+        let names = names.join(", ");
+        lines += &format!(
+            "# The agents are to have {names}: by Environment= or a file that only its owner can read.\n\
+             # EnvironmentFile=\n"
+        );
+    }
+    lines
+}
+
 /// A word of a command line in a unit.
-fn quoted(path: &Path) -> String {
+fn quoted(text: &str) -> String {
     let mut word = String::new();
-    for c in path.to_string_lossy().chars() {
+    for c in text.chars() {
         match c {
             '%' => word.push_str("%%"),
             '$' => word.push_str("$$"),
@@ -96,7 +121,7 @@ mod tests {
             ("/a b/c", "\"/a b/c\""),
             ("/50%/$x/\"y\"", "\"/50%%/$$x/\\\"y\\\"\""),
         ] {
-            assert_eq!(quoted(Path::new(path)), told);
+            assert_eq!(quoted(path), told);
         }
     }
 }

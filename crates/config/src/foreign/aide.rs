@@ -253,11 +253,26 @@ fn claude(
 /// The secrets that it wants, from the caller's environment.
 fn vault(file: &mut Section, own: &mut Table, span: Span, findings: &mut Findings) {
     let Some(mut vault) = file.section("vault", "[vault]", findings) else { return };
-    if let Some(Node { value: Value::List(keys), .. }) = vault.take("keys") {
-        let names = keys.iter().filter_map(|key| key.value.as_text());
-        // Patterns, so that a secret that is not there does not keep the agent down: whether it can
-        // do without is the runner's affair.
-        pass(own, span, names.map(|name| format!("{name}*")));
+    if let Some(Node { span: place, value }) = vault.take("keys") {
+        let mut names = Vec::new();
+        let keys = if let Value::List(keys) = value {
+            keys
+        } else {
+            let message = format!("`keys` must be a list of strings, not {}", value.sort());
+            findings.error(place, message).help("for example: `keys = [\"GITHUB_TOKEN\"]`");
+            Vec::new()
+        };
+        for key in &keys {
+            if let Some(name) = key.value.as_text() {
+                names.push(name);
+            } else {
+                let message = format!("a key must be a string, not {}", key.value.sort());
+                findings.error(key.span, message);
+            }
+        }
+        // A secret that is not there does not keep the agent down: whether it can do without is the
+        // runner's affair.
+        pass(own, span, names.into_iter().map(|name| format!("{name}?")));
     }
     vault.finish(findings);
 }

@@ -10,6 +10,8 @@ use defib_core::limit::{Limit, Measure, Span};
 use defib_core::policy::{Heartbeat, Policy};
 use serde::{Deserialize, Serialize};
 
+use super::write::bare;
+
 /// What the variables `WATCHDOG_*` say; each overrides the `aivex` rule set where it is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -23,6 +25,10 @@ pub struct Watchdog {
 }
 
 impl Watchdog {
+    /// The variables that it reads.
+    pub const VARIABLES: [&str; 3] =
+        ["WATCHDOG_MAX_RESTARTS", "WATCHDOG_BACKOFF", "WATCHDOG_HEARTBEAT_TTL"];
+
     /// Reads the variables; the error names the one that makes no sense.
     pub fn from_variables(value: impl Fn(&str) -> Option<String>) -> Result<Watchdog, String> {
         let said = |name| value(name).filter(|value| !value.trim().is_empty());
@@ -56,8 +62,8 @@ impl Watchdog {
             }
         }
         if let Some(base) = self.backoff {
-            let cap = policy.backoff.cap.max(base);
-            policy.backoff = Backoff { base, cap, ..policy.backoff };
+            // The cap stays: no delay is longer than it, whatever it begins with.
+            policy.backoff = Backoff { base, ..policy.backoff };
         }
         if let Some(ttl) = self.heartbeat_ttl {
             let grace = policy.heartbeat.map_or(Duration::ZERO, |usual| usual.grace);
@@ -104,7 +110,12 @@ pub fn import(folder: &Path) -> io::Result<String> {
     }
     let runner = runner.map_or_else(|| PathBuf::from(RUNNERS[0]), Path::to_owned);
     for name in names {
-        let _ = writeln!(out, "\n[module.{name}]");
+        if let Err(why) = defib_core::Name::parse(&name) {
+            let name = shown(Path::new(&name));
+            let _ = writeln!(out, "\n# The module {name} is left out: it cannot be a name. {why}");
+            continue;
+        }
+        let _ = writeln!(out, "\n[module.{}]", bare(&name));
         let _ = writeln!(out, "runner = {}", shown(&runner));
         let _ = writeln!(out, "package = {}", shown(Path::new(&name)));
     }
@@ -114,9 +125,9 @@ pub fn import(folder: &Path) -> io::Result<String> {
 /// The names in a script's `MODULE_REGISTRY`: the keys of a mapping, or the items of a list. Nothing
 /// where the script has no such thing.
 pub fn registry(script: &str) -> Option<Vec<String>> {
-    let at = script.lines().scan(0, |at, line| {
+    let at = script.split_inclusive('\n').scan(0, |at, line| {
         let start = *at;
-        *at += line.len() + 1;
+        *at += line.len();
         Some((start, line))
     });
     let defined = |line: &str| {
@@ -189,6 +200,11 @@ mod tests {
                       **more,\n    'eye': run('x'),\n}\nother = {'not': 1}\n";
         assert_eq!(registry(script).unwrap_or_default(), ["news", "chart", "eye"]);
         assert_eq!(registry("MODULE_REGISTRY = ['a', \"b\"]").unwrap_or_default(), ["a", "b"]);
+        let windows = script.replace('\n', "\r\n");
+        assert_eq!(registry(&windows).unwrap_or_default(), ["news", "chart", "eye"]);
+        // The further down, the further off a count of lines would be.
+        let below = "x = {'not': 1}\r\n".repeat(40) + "MODULE_REGISTRY = ['a']\r\n";
+        assert_eq!(registry(&below).unwrap_or_default(), ["a"]);
         assert_eq!(registry("x = 1\n"), None);
         assert_eq!(registry("MODULE_REGISTRY = {"), Some(Vec::new()));
     }

@@ -13,10 +13,8 @@ use crate::tree::{Entry, Node, Value};
 use super::healthcheck::health;
 use super::interpolate;
 use super::phrase::{Launch, Phrase};
-use super::section::{Section, Table, Taken, no_equal, scalar_text};
-
-/// More replicas than anybody means are a slip of the pen.
-const MOST_REPLICAS: i64 = 1000;
+use super::restarts::deploy;
+use super::section::{Section, Table, Taken, is_no, no_equal, scalar_text};
 
 const WITHOUT_EQUAL: [(&str, &str); 42] = [
     ("image", "the program runs on this machine, as it is installed"),
@@ -114,6 +112,10 @@ pub(super) fn translate(
     tell_of_variables(&launch, span, findings);
     launch.write(span, &mut own);
     let count = deploy(&mut section, span, file, &mut own, findings);
+    if runs && count == 0 {
+        own.put("enabled", span, Value::Bool(false));
+    }
+    let (runs, count) = (runs && count > 0, count.max(1));
     ending(&mut section, file, &mut own, findings);
     health(&mut section, file, &mut own, findings);
     bounds(&mut section, file, &mut own, findings);
@@ -257,139 +259,6 @@ fn tell_of_variables(launch: &Launch, span: Span, findings: &mut Findings) {
     }
 }
 
-/// When it is started again. Gives how often it runs.
-fn deploy(
-    section: &mut Section,
-    place: Span,
-    file: &str,
-    own: &mut Table,
-    findings: &mut Findings,
-) -> i64 {
-    let mut count = section.take("scale").and_then(|node| node.value.as_integer());
-    let restart = section.take("restart");
-    let mut again = restart.map_or(("no".to_owned(), None, place), |node| {
-        let text = settled(&node, file, findings);
-        let (word, most) =
-            text.split_once(':').map_or((text.as_str(), None), |(w, m)| (w, Some(m)));
-        (word.to_owned(), most.and_then(|most| most.trim().parse().ok()), node.span)
-    });
-    if let Some(mut deploy) = section.section("deploy", "`deploy`", findings) {
-        count = deploy.take("replicas").and_then(|node| node.value.as_integer()).or(count);
-        if let Some(policy) = deploy.section("restart_policy", "`restart_policy`", findings) {
-            again = restart_policy(policy, place, own, findings);
-        }
-        if let Some(mut resources) = deploy.section("resources", "`resources`", findings) {
-            if let Some(mut limits) = resources.section("limits", "`limits`", findings) {
-                for (theirs, ours) in [("memory", "mem_limit"), ("pids", "pids_limit")] {
-                    if let Some(entry) = limits.entry(theirs) {
-                        section.give_back(Entry { key: ours.to_owned(), ..entry });
-                    }
-                }
-                let instead = "`limits_os` bounds memory, processes, files and processor time";
-                no_equal(&mut limits, &[("cpus", instead)], findings);
-                limits.finish(findings);
-            }
-            no_equal(
-                &mut resources,
-                &[("reservations", "nothing is set aside for an agent")],
-                findings,
-            );
-            resources.finish(findings);
-        }
-        let swarm = "there is one machine";
-        no_equal(
-            &mut deploy,
-            &[
-                ("mode", swarm),
-                ("placement", swarm),
-                ("update_config", swarm),
-                ("rollback_config", swarm),
-                ("labels", swarm),
-                ("endpoint_mode", swarm),
-            ],
-            findings,
-        );
-        deploy.finish(findings);
-    }
-    policy(again, own, findings);
-    count.unwrap_or(1).clamp(1, MOST_REPLICAS)
-}
-
-type Again = (String, Option<u32>, Span);
-
-fn restart_policy(
-    mut policy: Section,
-    place: Span,
-    own: &mut Table,
-    findings: &mut Findings,
-) -> Again {
-    let condition = policy.text("condition", findings);
-    let most = policy.count("max_attempts", findings).map(|most| most.value);
-    for (key, ours) in [("delay", "base"), ("window", "stable_after")] {
-        let Some(text) = policy.text(key, findings) else { continue };
-        let Some(span) = span_of(&text.value) else {
-            findings.warning(text.span, format!("`{key}` is no duration")).label("passed over");
-            continue;
-        };
-        if ours == "stable_after" {
-            own.duration("stable_after", text.span, span);
-        } else {
-            let mut backoff = Table::default();
-            backoff.text("kind", text.span, "fixed");
-            backoff.duration("base", text.span, span);
-            backoff.duration("cap", text.span, span);
-            backoff.put("jitter", text.span, Value::Float(0.0));
-            own.table("backoff", text.span, backoff);
-        }
-    }
-    policy.finish(findings);
-    let span = condition.as_ref().map_or(place, |condition| condition.span);
-    let word = match condition.map(|condition| condition.value).as_deref() {
-        Some("none") => "no",
-        Some("on-failure") => "on-failure",
-        Some(_) | None => "always",
-    };
-    (word.to_owned(), most, span)
-}
-
-fn policy((word, most, span): Again, own: &mut Table, findings: &mut Findings) {
-    let restart = match word.as_str() {
-        "no" | "false" => "never",
-        "always" | "unless-stopped" | "true" => "always",
-        "on-failure" => "on-failure",
-        other => {
-            let message = format!("`restart` is {}, which it cannot be", quoted(other));
-            findings.warning(span, message).label("taken for `no`");
-            "never"
-        }
-    };
-    own.text("restart", span, restart);
-    if restart == "never" {
-        own.entries.retain(|entry| entry.key != "backoff" && entry.key != "stable_after");
-        return;
-    }
-    match most {
-        Some(most) => {
-            let mut limit = Table::default();
-            limit.count("restarts", span, most);
-            limit.put("consecutive", span, Value::Bool(true));
-            own.limit(span, limit);
-        }
-        // Docker never gives up.
-        None => own.list("limits", span, Vec::new()),
-    }
-    if !own.has("stable_after") {
-        own.text("stable_after", span, "10s");
-    }
-    if !own.has("backoff") {
-        let mut backoff = Table::default();
-        backoff.text("base", span, "100ms");
-        backoff.put("factor", span, Value::Float(2.0));
-        backoff.text("cap", span, "60s");
-        own.table("backoff", span, backoff);
-    }
-}
-
 /// A duration as compose has it: `1m30s`, `1.5h`, `500us`.
 pub(super) fn span_of(text: &str) -> Option<Duration> {
     let text = text.trim();
@@ -407,13 +276,30 @@ fn ending(section: &mut Section, file: &str, own: &mut Table, findings: &mut Fin
     if let Some(node) = section.take("stop_grace_period") {
         match span_of(&scalar_text(&node, file)) {
             Some(span) => own.duration("stop_timeout", node.span, span),
-            None => {
-                findings
-                    .warning(node.span, "`stop_grace_period` is no duration")
-                    .label("passed over");
-            }
+            None => is_no(node.span, "stop_grace_period", "duration", findings),
         }
     }
+}
+
+/// Fewer files or processes than this let nothing run.
+const LEAST: i64 = 3;
+
+/// The bound that holds, of a number or of a table of two.
+fn soft(node: Node, findings: &mut Findings) -> Option<Node> {
+    let span = node.span;
+    let Value::Table(entries) = node.value else { return Some(node) };
+    let mut section = Section::new("a bound of `ulimits`", entries);
+    let soft = section.take("soft");
+    no_equal(
+        &mut section,
+        &[("hard", "the bound is that of `soft`, and nothing raises it")],
+        findings,
+    );
+    section.finish(findings);
+    if soft.is_none() {
+        findings.warning(span, "this bound has no `soft`").label("passed over");
+    }
+    soft
 }
 
 /// What the system holds it to.
@@ -430,24 +316,22 @@ fn bounds(section: &mut Section, file: &str, own: &mut Table, findings: &mut Fin
             }
         }
     }
-    if let Some(Node { span, value }) = section.take("pids_limit")
-        && let Some(count) = value.as_integer().filter(|count| *count > 0)
-    {
-        limits.put("processes", span, Value::Integer(count));
+    if let Some(node) = section.take("pids_limit") {
+        match settled(&node, file, findings).trim().parse::<i64>() {
+            Ok(count) if count > 0 => limits.put("processes", node.span, Value::Integer(count)),
+            // As many as there are: an agent has no bound unless it is given one.
+            Ok(0 | -1) => {}
+            Ok(_) | Err(_) => is_no(node.span, "pids_limit", "number of processes", findings),
+        }
     }
     if let Some(mut ulimits) = section.section("ulimits", "`ulimits`", findings) {
         for (theirs, ours) in [("nofile", "files"), ("nproc", "processes")] {
-            let Some(Node { span, value }) = ulimits.take(theirs) else { continue };
-            let soft = |entries: &[Entry]| {
-                entries
-                    .iter()
-                    .find(|entry| entry.key == "soft")
-                    .and_then(|e| e.node.value.as_integer())
-            };
-            let count =
-                if let Value::Table(entries) = &value { soft(entries) } else { value.as_integer() };
-            if let Some(count) = count.filter(|count| *count >= 3) {
-                limits.put(ours, span, Value::Integer(count));
+            let Some(node) = ulimits.take(theirs) else { continue };
+            let Some(Node { span, value }) = soft(node, findings) else { continue };
+            match value.as_integer() {
+                Some(count) if count >= LEAST => limits.put(ours, span, Value::Integer(count)),
+                Some(-1) => {}
+                Some(_) | None => is_no(span, theirs, &format!("number of {ours}"), findings),
             }
         }
         ulimits.finish(findings);
@@ -490,15 +374,17 @@ fn others(section: &mut Section, file: &str, own: &mut Table, findings: &mut Fin
         );
         if let Some(mut options) = logging.section("options", "`options`", findings) {
             let mut log = Table::default();
-            if let Some(node) = options.take("max-size")
-                && let Some(size) = super::supervisord::size(&scalar_text(&node, file))
-            {
-                log.text("max_size", node.span, size);
+            if let Some(node) = options.take("max-size") {
+                match super::supervisord::size(&settled(&node, file, findings)) {
+                    Some(size) => log.text("max_size", node.span, size),
+                    None => is_no(node.span, "max-size", "size", findings),
+                }
             }
-            if let Some(node) = options.take("max-file")
-                && let Ok(keep) = scalar_text(&node, file).parse::<u32>()
-            {
-                log.count("keep", node.span, keep);
+            if let Some(node) = options.take("max-file") {
+                match settled(&node, file, findings).parse::<u32>() {
+                    Ok(keep) => log.count("keep", node.span, keep),
+                    Err(_) => is_no(node.span, "max-file", "number of files", findings),
+                }
             }
             options.finish(findings);
             if let Some(place) = log.entries.first().map(|entry| entry.key_span) {
@@ -513,31 +399,52 @@ fn others(section: &mut Section, file: &str, own: &mut Table, findings: &mut Fin
 fn depends_on(section: &mut Section, findings: &mut Findings) -> Vec<(String, Span, String)> {
     let Some(node) = section.take("depends_on") else { return Vec::new() };
     let mut after = Vec::new();
+    let started = || "service_started".to_owned();
     if let Value::List(items) = node.value {
         for Node { span, value } in items {
-            if let Some(name) = value.as_text() {
-                after.push((name.to_owned(), span, "service_started".to_owned()));
+            match value.as_text() {
+                Some(name) => after.push((name.to_owned(), span, started())),
+                None => {
+                    findings
+                        .warning(span, "an item of `depends_on` is no name")
+                        .label("passed over");
+                }
             }
         }
     } else if let Value::Table(entries) = node.value {
         for Entry { key, key_span, node } in entries {
-            let Value::Table(entries) = node.value else {
-                after.push((key, key_span, "service_started".to_owned()));
-                continue;
+            let entries = match node.value {
+                Value::Table(entries) => entries,
+                Value::Null => Vec::new(),
+                Value::Text(_)
+                | Value::Bool(_)
+                | Value::Integer(_)
+                | Value::HugeInteger
+                | Value::Float(_)
+                | Value::Date
+                | Value::List(_) => {
+                    is_no(node.span, &key, "table with a `condition`", findings);
+                    Vec::new()
+                }
             };
             let mut section = Section::new("a dependency", entries);
             let condition = section.text("condition", findings);
-            let condition = condition
-                .unwrap_or_else(|| Taken { value: "service_started".to_owned(), span: key_span });
+            let condition = condition.unwrap_or_else(|| Taken { value: started(), span: key_span });
             no_equal(
                 &mut section,
                 &[("restart", "`[group.NAME] strategy` restarts agents together")],
                 findings,
             );
-            drop(section.take("required"));
+            if let Some(optional) = section.bool("required", findings).filter(|is| !is.value) {
+                let message =
+                    "`required: false` has no equal: it waits, whatever becomes of the other";
+                findings.warning(optional.span, message).label("passed over");
+            }
             section.finish(findings);
             after.push((key, condition.span, condition.value));
         }
+    } else {
+        is_no(node.span, "depends_on", "list of names and no table of them", findings);
     }
     after
 }

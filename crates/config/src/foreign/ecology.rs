@@ -3,6 +3,8 @@
 //! The policy holds for every agent of the file. The document writes it twice with different names;
 //! both are understood: `max_restarts_per_hour` of its config and `max_restarts` of its dataclass.
 
+use defib_core::CrashReason;
+
 use crate::diagnostic::Findings;
 use crate::source::Span;
 use crate::tree::{Entry, Node, Value};
@@ -75,21 +77,16 @@ fn restart_policy(
         defaults.table("backoff", span, backoff);
     }
     let mut on = Table::default();
-    for (key, classes) in [
-        ("restart_on_error", ["error", "lost"].as_slice()),
-        ("restart_on_timeout", ["timeout"].as_slice()),
+    // The rule set restarts errors and timeouts and waits for resources, unless it is told otherwise.
+    for (key, reason, usual, otherwise) in [
+        ("restart_on_error", CrashReason::Runtime, true, "halt"),
+        ("restart_on_timeout", CrashReason::Timeout, true, "halt"),
+        ("restart_on_resource_exhaustion", CrashReason::Resource, false, "restart"),
     ] {
-        if let Some(off) = policy.bool(key, findings).filter(|restart| !restart.value) {
-            for class in classes {
-                on.text(class, off.span, "halt");
+        if let Some(said) = policy.bool(key, findings).filter(|said| said.value != usual) {
+            for class in reason.classes() {
+                on.text(class.word(), said.span, otherwise);
             }
-        }
-    }
-    // The rule set waits for resources unless it is told not to.
-    let at_once = policy.bool("restart_on_resource_exhaustion", findings);
-    if let Some(at_once) = at_once.filter(|restart| restart.value) {
-        for class in ["oom", "disk", "quota"] {
-            on.text(class, at_once.span, "restart");
         }
     }
     if let Some(first) = on.entries.first() {

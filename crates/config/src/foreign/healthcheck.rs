@@ -5,12 +5,15 @@ use crate::source::Span;
 use crate::tree::{Node, Value};
 
 use super::container::{settled, span_of};
-use super::section::{Section, Table};
+use super::section::{Section, Table, is_no, no_equal};
 
 /// A healthcheck is a probe. Docker only shows what it finds; here it is a death.
 pub(super) fn health(section: &mut Section, file: &str, own: &mut Table, findings: &mut Findings) {
     let Some(entry) = section.entry("healthcheck") else { return };
-    let Value::Table(entries) = entry.node.value else { return };
+    let Value::Table(entries) = entry.node.value else {
+        is_no(entry.node.span, "healthcheck", "table", findings);
+        return;
+    };
     let mut check = Section::new("a healthcheck", entries);
     let off = check.bool("disable", findings).is_some_and(|off| off.value);
     let test = check.take("test");
@@ -37,19 +40,14 @@ pub(super) fn health(section: &mut Section, file: &str, own: &mut Table, finding
         }
     }
     let mut start = None;
-    for (key, ours) in [
-        ("interval", "every"),
-        ("timeout", "timeout"),
-        ("start_period", ""),
-        ("start_interval", ""),
-    ] {
+    let interval = "`probe.every` holds from the first probe on";
+    no_equal(&mut check, &[("start_interval", interval)], findings);
+    for (key, ours) in [("interval", "every"), ("timeout", "timeout"), ("start_period", "")] {
         let Some(Node { span, value }) = check.take(key) else { continue };
         match value.as_text().and_then(span_of) {
             Some(length) if ours.is_empty() => start = start.or(Some((span, length))),
             Some(length) => probe.duration(ours, span, length),
-            None => {
-                findings.warning(span, format!("`{key}` is no duration")).label("passed over");
-            }
+            None => is_no(span, key, "duration", findings),
         }
     }
     if let Some(retries) = check.count("retries", findings) {

@@ -180,11 +180,11 @@ impl Launch {
     }
 }
 
-/// A name must be there; a pattern need not match anything, so what may be absent is one.
+/// Writes down what is passed on: each by its name, so that nothing else comes along.
 pub(super) fn write_passed(needed: &[String], wanted: &[String], span: Span, own: &mut Table) {
     let optional = wanted.iter().filter(|name| !needed.contains(name));
     let mut passed: Vec<String> = needed.to_vec();
-    passed.extend(optional.map(|name| format!("{name}*")));
+    passed.extend(optional.map(|name| format!("{name}?")));
     if !passed.is_empty() {
         own.texts("env_pass", span, passed);
     }

@@ -256,6 +256,7 @@ fn words(
     findings: &mut Findings,
 ) -> Option<Vec<Phrase>> {
     let interpreter = app.text("interpreter", findings);
+    let before_at = app.place("interpreter_args");
     let before = arguments(app, "interpreter_args", findings);
     let after = arguments(app, "args", findings);
     let Some(script) = script else {
@@ -281,13 +282,17 @@ fn words(
         Some(interpreter) => Some(interpreter.to_owned()),
         None => usual.map(str::to_owned),
     };
+    if let Some(place) = before_at.filter(|_| interpreter.is_none()) {
+        let message = "`interpreter_args` is for an interpreter, and this script has none";
+        findings.warning(place, message).label("passed over");
+    }
     let mut words = Vec::new();
     if let Some(interpreter) = interpreter {
         words.push(interpreter);
         words.extend(before);
         words.push(script.value.clone());
     } else if script.value.contains(' ') && extension.is_none() {
-        words.extend(shlex::split(&script.value)?);
+        words.extend(split("script", &script.value, script.span, findings));
     } else {
         words.push(script.value.clone());
     }
@@ -306,6 +311,11 @@ fn arguments(app: &mut Section, key: &'static str, findings: &mut Findings) -> V
         findings.warning(span, message).label("passed over");
         return Vec::new();
     };
+    split(key, line, span, findings)
+}
+
+/// The words of a line; one whose quotes do not match has those between its spaces.
+fn split(key: &str, line: &str, span: Span, findings: &mut Findings) -> Vec<String> {
     shlex::split(line).unwrap_or_else(|| {
         findings.warning(span, format!("`{key}` has a quote that is not closed"));
         line.split_whitespace().map(str::to_owned).collect()

@@ -11,7 +11,7 @@ use crate::tree::{Entry, Value};
 use super::named_alike;
 use super::phrase::{Launch, Phrase, identifier};
 use super::section::{Section, Table, Taken, no_equal, unsupported};
-use super::supervisord::{flag, number, seconds, size};
+use super::supervisord::{flag, number, priority, seconds, size};
 
 /// More processes than anybody means are a slip of the pen.
 const MOST_PROCESSES: u32 = 1000;
@@ -130,12 +130,16 @@ pub(super) fn translate(
     let environment = section.text("environment", findings);
     let directory = section.text("directory", findings);
     // The order of the file is the order of the starts.
-    drop(section.take("priority"));
+    let _ = priority(&mut section, findings);
     let Some(command) = command else {
         let message = format!("the program {} has no `command`", quoted(place.program));
         findings.error(span, message).help("for example: `command = python3 app.py`");
         return Vec::new();
     };
+    if let Some(count) = count.filter(|count| count.value > MOST_PROCESSES) {
+        let message = format!("`numprocs` is {}; here it is {MOST_PROCESSES}", count.value);
+        findings.warning(count.span, message);
+    }
     let count = count.map_or(1, |count| count.value.min(MOST_PROCESSES));
     let mut common = Table::default();
     policy(&mut section, span, &mut common, findings);

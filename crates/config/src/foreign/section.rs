@@ -169,6 +169,11 @@ impl Section {
         }
     }
 
+    /// Where a key stands.
+    pub(super) fn place(&self, key: &str) -> Option<Span> {
+        self.entries.iter().find(|entry| entry.key == key).map(|entry| entry.key_span)
+    }
+
     /// Whether a key is there.
     pub(super) fn has(&self, key: &str) -> bool {
         self.entries.iter().any(|entry| entry.key == key)
@@ -187,6 +192,11 @@ impl Section {
             });
         }
     }
+}
+
+/// Says of a value that it is not what its key wants, so that nothing has become of it.
+pub(super) fn is_no(span: Span, key: &str, what: &str, findings: &mut Findings) {
+    findings.warning(span, format!("`{key}` is no {what}")).label("passed over");
 }
 
 /// Says once that something is understood and does nothing here.

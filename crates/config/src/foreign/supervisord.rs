@@ -16,7 +16,7 @@ use super::ini::{self, Part};
 use super::named_alike;
 use super::phrase::Launch;
 use super::program::{self, Place};
-use super::section::{Section, Table, Taken, no_equal, unsupported};
+use super::section::{Section, Table, Taken, is_no, no_equal, unsupported};
 
 const SUPERVISORDS: [(&str, &str); 14] = [
     ("logfile", "the daemon logs to its home"),
@@ -156,7 +156,7 @@ struct Wanted {
 fn wanted(part: Part, findings: &mut Findings) -> Option<Wanted> {
     let mut section = Section::new("a group", part.entries);
     let members = section.text("programs", findings);
-    let priority = section.text("priority", findings).and_then(|p| p.value.trim().parse().ok());
+    let priority = priority(&mut section, findings);
     section.finish(findings);
     let name = part.name["group:".len()..].trim().to_owned();
     let Some(members) = members else {
@@ -166,6 +166,16 @@ fn wanted(part: Part, findings: &mut Findings) -> Option<Wanted> {
     };
     let members = members.value.split(',').map(|name| name.trim().to_owned()).collect();
     Some(Wanted { name, span: part.span, members, priority })
+}
+
+/// When it starts among others; whatever is no number says nothing.
+pub(super) fn priority(section: &mut Section, findings: &mut Findings) -> Option<i64> {
+    let Taken { value, span } = section.text("priority", findings)?;
+    let priority = value.trim().parse().ok();
+    if priority.is_none() {
+        is_no(span, "priority", "whole number", findings);
+    }
+    priority
 }
 
 /// A program in a group goes by the group's priority first.

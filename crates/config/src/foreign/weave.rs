@@ -23,7 +23,7 @@ const STRATEGIES: [(&str, Option<&str>, &str); 5] = [
 
 /// What holds for members that do not say otherwise.
 struct Usual {
-    strategy: Option<Taken<String>>,
+    strategy: Option<Taken<Meaning>>,
     max_restarts: Option<Taken<u32>>,
     within: Option<Taken<std::time::Duration>>,
 }
@@ -52,6 +52,7 @@ pub(super) fn translate(entries: Vec<Entry>, findings: &mut Findings) -> Vec<Ent
 
 fn usual(mut section: Section, findings: &mut Findings) -> Usual {
     let strategy = section.text("default_strategy", findings);
+    let strategy = strategy.and_then(|strategy| meaning(&strategy, findings));
     let max_restarts = section.count("max_restarts", findings);
     let window = section.seconds("restart_window_secs", findings);
     let within = section.seconds("within_secs", findings);
@@ -69,7 +70,11 @@ fn members(file: &mut Section, findings: &mut Findings) -> Vec<(Span, Section)> 
         return Vec::new();
     };
     let table = |Node { span, value }: Node| {
-        let Value::Table(entries) = value else { return None };
+        let Value::Table(entries) = value else {
+            let message = format!("an item of `agent` must be a table, not {}", value.sort());
+            findings.error(span, message).help("write each agent under a line `[[agent]]`");
+            return None;
+        };
         Some((span, Section::new("[[agent]]", entries)))
     };
     items.into_iter().filter_map(table).collect()
@@ -78,15 +83,15 @@ fn members(file: &mut Section, findings: &mut Findings) -> Vec<(Span, Section)> 
 fn agent(mut section: Section, usual: &Usual, span: Span, findings: &mut Findings) -> Table {
     let mut own = Table::default();
     own.text("preset", span, "weft");
-    let strategy = section.text("strategy", findings);
-    let strategy = strategy.as_ref().or(usual.strategy.as_ref());
-    if let Some(Taken { value, span }) = strategy
-        && let Some((mode, reach)) = meaning(value, *span, findings)
-    {
+    let strategy = match section.text("strategy", findings) {
+        Some(strategy) => meaning(&strategy, findings),
+        None => usual.strategy,
+    };
+    if let Some(Taken { value: (mode, reach), span }) = strategy {
         if let Some(mode) = mode {
-            own.text("restart", *span, mode);
+            own.text("restart", span, mode);
         }
-        own.text("strategy", *span, reach);
+        own.text("strategy", span, reach);
     }
     let max_restarts = section.count("max_restarts", findings).or(usual.max_restarts);
     let within = section.seconds("within_secs", findings).or(usual.within);
@@ -104,12 +109,15 @@ fn agent(mut section: Section, usual: &Usual, span: Span, findings: &mut Finding
     own
 }
 
-/// What a strategy's name stands for: a mode, where it is one, and what the group restarts.
+/// A mode, where it is one, and what the group restarts.
+type Meaning = (Option<&'static str>, &'static str);
+
+/// What a strategy's name stands for.
 fn meaning(
-    word: &str,
-    span: Span,
+    Taken { value: word, span }: &Taken<String>,
     findings: &mut Findings,
-) -> Option<(Option<&'static str>, &'static str)> {
+) -> Option<Taken<Meaning>> {
+    let span = *span;
     let bare = |text: &str| text.to_lowercase().replace(['-', '_'], "");
     let known = STRATEGIES.iter().find(|(name, ..)| bare(name) == bare(word));
     let Some((name, mode, reach)) = known else {
@@ -127,7 +135,7 @@ fn meaning(
             .label("elsewhere this word means the opposite")
             .help("in a defib.toml, say `restart = \"never\"`");
     }
-    Some((*mode, reach))
+    Some(Taken { value: (*mode, reach), span })
 }
 
 /// The file as a group: its members in the order they are written.

@@ -67,7 +67,7 @@ fn inline(value: &Value) -> String {
 }
 
 /// A key, in quotes where it needs them.
-fn bare(key: &str) -> String {
+pub(super) fn bare(key: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     if !key.is_empty() && key.chars().all(plain) { key.to_owned() } else { quoted(key) }
 }

@@ -20,6 +20,7 @@ use crate::config::{
 use crate::diagnostic::Findings;
 use crate::fields::{Datum, Layers};
 use crate::foreign::Watchdog;
+use crate::passed::Passed;
 use crate::source::Span;
 use crate::words::{PRESETS, STRATEGIES};
 
@@ -73,7 +74,7 @@ pub(super) fn agent(
         command: command?,
         cwd: path(own, "cwd"),
         env: env(own),
-        env_pass: own.texts("env_pass").unwrap_or_default(),
+        env_pass: own.texts("env_pass").into_iter().flatten().map(Passed::new).collect(),
         env_file: path(own, "env_file"),
         kind: own.word("kind", AgentKind::MEANINGS).unwrap_or(AgentKind::Auto),
         pty: own.bool("pty").unwrap_or(false),

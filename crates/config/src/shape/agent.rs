@@ -163,8 +163,8 @@ pub(crate) const AGENT: Table = Table {
         Field::new(
             "env_pass",
             strings!(VARIABLES),
-            "Variables taken from the caller of `up`; `*` stands for anything.",
-            r#"["ANTHROPIC_API_KEY", "XDG_*"]"#,
+            "Variables taken from the caller of `up`: a name must be there, `NAME?` need not, `*` stands for anything.",
+            r#"["ANTHROPIC_API_KEY", "GITHUB_TOKEN?", "XDG_*"]"#,
         ),
         Field::new("env_file", Shape::Text(&PATH), "A file of further variables.", r#"".env""#),
         Field::new(

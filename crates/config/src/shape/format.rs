@@ -176,9 +176,21 @@ pub(crate) const VARIABLE: Format = Format {
     },
 };
 
-/// The name of an environment variable, with `*` for anything.
-pub(crate) const VARIABLES: Format =
-    Format { what: "the name of a variable, or a pattern with `*`", ..VARIABLE };
+/// The name of an environment variable, with `?` after one that may be absent, or with `*` for anything.
+pub(crate) const VARIABLES: Format = Format {
+    what: "the name of a variable, or a pattern with `*`",
+    pattern: r"^([^=\x00?*]+\??|[^=\x00?]+)$",
+    read: |text| {
+        let name = text.strip_suffix('?').unwrap_or(text);
+        let is_odd = name.contains('?') || name.contains('*') && name.len() < text.len();
+        if is_odd {
+            let complaint = Complaint::new("has a `?` where none can be");
+            return Err(complaint.with_help("`NAME?` is one variable, which may be absent"));
+        }
+        (VARIABLE.read)(name)?;
+        Ok(Datum::Text(text.to_owned()))
+    },
+};
 
 /// An exit code, as a key.
 pub(crate) const EXIT_CODE: Format = Format {
@@ -373,6 +385,10 @@ mod tests {
             (&UMASK, "7", "+22"),
             (&VARIABLE, "FOO", "A=B"),
             (&VARIABLES, "XDG_*", ""),
+            (&VARIABLES, "GITHUB_TOKEN?", "?"),
+            (&VARIABLES, "A", "A?B"),
+            (&VARIABLES, "*_B", "A_*?"),
+            (&VARIABLES, "A_?", "A=?"),
             (&EXIT_CODE, "0", "256"),
             (&EXIT_CODE, "255", "007"),
             (&UNIT, "usd", "2x"),

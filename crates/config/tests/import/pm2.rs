@@ -195,6 +195,21 @@ const ROWS: &[Row<'_>] = &[
         ],
         &[(1, "`x` is called `x-2` here")],
     ),
+    (
+        "12-odd-values.json",
+        &[
+            ("agent.open", r#"command = ["serve", "'night", "shift", "--port", "80"]"#),
+            ("agent.bare", r#"command = ["./agent", "--say", "\"hi"]"#),
+            ("agent.many", r#"command = ["node", "a.js"]"#),
+        ],
+        &[
+            (3, "`script` has a quote that is not closed"),
+            (7, "`interpreter_args` is for an interpreter, and this script has none"),
+            (8, "`args` has a quote that is not closed"),
+            (10, "`instances` is `some`; here it is 1"),
+            (10, "`min_uptime` is no number of milliseconds"),
+        ],
+    ),
 ];
 
 #[test]

@@ -215,6 +215,16 @@ const ROWS: &[Row<'_>] = &[
             (4, "`startsecs` is `%(oops)s`, which is no whole number"),
         ],
     ),
+    (
+        "12-odd-values.conf",
+        &[("agent.web-999", r#"command = ["web"]"#), ("agent.bot", r#"command = ["bot"]"#)],
+        &[
+            (3, "`priority` is no whole number"),
+            (4, "`numprocs` is 2000; here it is 1000"),
+            (10, "`startretries` is `often`, which is no whole number"),
+            (14, "`priority` is no whole number"),
+        ],
+    ),
 ];
 
 #[test]

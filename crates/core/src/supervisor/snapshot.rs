@@ -9,18 +9,19 @@ use alloc::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{Settings, Supervisor};
-use crate::agent::{Life, Phase};
+use crate::agent::{Life, Phase, Why};
 use crate::class::Class;
 use crate::input::Goal;
 use crate::limit::Tally;
-use crate::name::{AgentId, Name};
+use crate::name::{AgentId, Name, RunId};
+use crate::policy::Order;
 use crate::preset::Preset;
 use crate::record::Rest;
 use crate::rng::Jitter;
 use crate::run::Status;
 use crate::time::Now;
 use crate::topology::{AgentSpec, Topology};
-use crate::verdict::Verdict;
+use crate::verdict::{self, Verdict};
 
 /// Everything about a supervisor that is not declared.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -130,8 +131,10 @@ impl Supervisor {
         supervisor
     }
 
-    /// What is left of an agent after a reboot: its goal, its rest, and its run numbers.
+    /// What is left of an agent after a reboot: its goal, its rest, and its run numbers. A reboot is a
+    /// free respawn of what is restarted; what runs once has had its run.
     pub(super) fn wake_after_reboot(&mut self, id: AgentId) {
+        let had_its_run = self.had_its_one_run(id);
         let agent = &mut self.agents[id.index()];
         let (declared, revive) = (agent.declared, agent.policy.revive_on_boot);
         agent.life.sequenced = false;
@@ -157,6 +160,16 @@ impl Supervisor {
             (Phase::Done | Phase::Halted(_) | Phase::CrashedOut(_), _)
             | (Phase::Stopped { failed: true }, Goal::Up) => {}
             (
+                Phase::Starting(_)
+                | Phase::Running(_)
+                | Phase::Stopping { .. }
+                | Phase::Stopped { failed: false },
+                Goal::Up,
+            ) if had_its_run => {
+                let rest = verdict::rest(&self.agents[id.index()].policy, Class::Lost);
+                self.rest(id, rest);
+            }
+            (
                 Phase::Idle
                 | Phase::Waiting { .. }
                 | Phase::Backoff { .. }
@@ -177,5 +190,23 @@ impl Supervisor {
                 Goal::Stopped | Goal::Down,
             ) => self.settle(id),
         }
+    }
+
+    /// Whether an agent that is never restarted was running when the machine or the daemon ended. One
+    /// that a person or its group was about to start again was not.
+    fn had_its_one_run(&self, id: AgentId) -> bool {
+        let life = self.life(id);
+        let ran = match &life.phase {
+            Phase::Starting(_) | Phase::Running(_) => true,
+            Phase::Stopping { why, .. } => !matches!(why, Why::Restart { .. } | Why::Group { .. }),
+            Phase::Stopped { .. } => life.last_run > RunId(0),
+            Phase::Idle
+            | Phase::Waiting { .. }
+            | Phase::Backoff { .. }
+            | Phase::Done
+            | Phase::Halted(_)
+            | Phase::CrashedOut(_) => false,
+        };
+        ran && self.policy(id).order(Class::Lost) == Order::Rest
     }
 }

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::response::Json;
-use defib_core::{Class, Name, Wall};
+use defib_core::record::Cause;
+use defib_core::{CrashReason, Name, Record, Verdict, Wall, What};
 use defib_history::{Event, EventFilter, HistoryError, Reader, Take};
-use serde_json::Value;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -20,7 +20,7 @@ use super::spec::Usual;
 use super::{Desk, Trouble};
 use crate::engine::Ask;
 use crate::names::Shown;
-use crate::wire::{CrashReason, SupervisorStatus, stamp};
+use crate::wire::{SupervisorStatus, stamp};
 
 /// What restarts are counted over.
 const HOUR: Duration = Duration::from_secs(3600);
@@ -79,7 +79,7 @@ impl Told {
         let after = reader.events(&start)?.first().map(|event| event.seq);
         let now = defib_host::clock::now().wall;
         let mut told = Told::default();
-        for kind in ["run-started", "run-died", "crashed-out", "halted"] {
+        for kind in ["run-started", "run-died", "crashed-out", "halted", "rested"] {
             let filter = EventFilter { after, ..of(kind) };
             reader.each_event(&filter, |event| {
                 told.fold(&event, now);
@@ -90,26 +90,20 @@ impl Told {
     }
 
     fn fold(&mut self, event: &Event, now: Wall) {
-        let Some(name) = &event.agent else { return };
-        let body = event.body.entries();
-        let says = |key: &str| body.get(key).and_then(Value::as_str);
-        match event.kind.as_str() {
-            "run-started" if says("cause") == Some("restart") => {
-                if now.since(event.at) < HOUR {
-                    *self.in_the_hour.entry(name.clone()).or_default() += 1;
-                }
-                self.last_restart.insert(name.clone(), stamp(event.at));
+        let Some(Record { agent: name, what, .. }) = event.record() else { return };
+        self.permanent_deaths += u64::from(what.is_permanent_death());
+        if let What::RunStarted { cause: Cause::Restart, .. } = what {
+            if now.since(event.at) < HOUR {
+                *self.in_the_hour.entry(name.clone()).or_default() += 1;
             }
-            "run-died" => {
-                let class = says("class").and_then(Class::from_word);
-                let Some(reason) = class.and_then(CrashReason::of) else { return };
-                self.crash_reason.insert(name.clone(), reason);
-                if says("verdict") == Some("restart") {
-                    *self.reasons.entry(reason).or_default() += 1;
-                }
+            self.last_restart.insert(name, stamp(event.at));
+        } else if let What::RunDied { class, verdict, .. } = what
+            && let Some(reason) = CrashReason::of(class)
+        {
+            self.crash_reason.insert(name, reason);
+            if verdict == Verdict::Restart {
+                *self.reasons.entry(reason).or_default() += 1;
             }
-            "crashed-out" | "halted" => self.permanent_deaths += 1,
-            _ => {}
         }
     }
 }

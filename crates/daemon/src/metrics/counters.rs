@@ -126,7 +126,7 @@ impl Counters {
             },
             Figure {
                 name: "permanent_deaths",
-                help: "Deaths that need a person: crashed-out or halted",
+                help: "Deaths that need a person: crashed-out, halted, or failed and never restarted",
                 series: each(&|counts| counts.permanent),
             },
             Figure {

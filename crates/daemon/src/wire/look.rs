@@ -154,7 +154,8 @@ pub struct TotalsStatus {
     pub deaths: u64,
     /// Automatic restarts.
     pub restarts: u64,
-    /// Deaths that ended in `crashed-out` or `halted`: those that needed a person.
+    /// Deaths that needed a person: those that ended in `crashed-out` or `halted`, and failures of agents
+    /// that are never restarted.
     pub permanent_deaths: u64,
     /// Deaths after which the agent was ready again by itself.
     pub recoveries: u64,

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use defib_core::name::MAX_NAME_LEN;
-use defib_core::{Class, Kind, State, Strategy, Verdict};
+use defib_core::{Class, CrashReason, Kind, State, Strategy, Verdict};
 use serde::Serialize;
 use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
 use utoipa::openapi::{KnownFormat, RefOr, SchemaFormat};
@@ -88,6 +88,11 @@ stand_in!(
     /// What sort of death a class is.
     KindWord,
     one_of(&KINDS, "What sort of death a class is.")
+);
+stand_in!(
+    /// What made an agent crash.
+    CrashReasonWord,
+    one_of(&CrashReason::ALL, "What made an agent crash, in three words.")
 );
 stand_in!(
     /// What policy makes of a death.

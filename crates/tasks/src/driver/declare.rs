@@ -38,6 +38,7 @@ impl Driver {
                 (false, None) => plan.check(known),
             };
             if let Err(error) = answer {
+                plan.names().for_each(|name| self.roster.free(name));
                 answer_to(reply, Err(error));
                 continue;
             }
@@ -89,6 +90,7 @@ impl Driver {
         {
             self.restless -= 1;
         }
+        self.roster.free(self.core.name(agent));
         self.watched.remove(&agent);
     }
 

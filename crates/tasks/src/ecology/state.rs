@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use defib_core::backoff::Backoff;
 use defib_core::limit::{Limit, Span, Tally};
-use defib_core::record::{Cause, Rest, What};
+use defib_core::record::{Cause, What};
 use defib_core::rng::Jitter;
 use defib_core::{Mono, Policy};
 use tokio::time::Instant;
@@ -62,32 +62,17 @@ impl Account {
 
     pub(super) fn fold(&mut self, event: &Event) {
         let agent = event.record.agent.as_str();
-        match &event.record.what {
-            What::RunDied { class, .. } => {
-                self.died_after.insert(agent.to_owned(), event.after);
-                if let Some(reason) = CrashReason::of(*class) {
-                    *self.state.crash_reasons.entry(reason).or_default() += 1;
-                }
+        let what = &event.record.what;
+        self.state.total_permanent_deaths += u32::from(what.is_permanent_death());
+        if let What::RunDied { class, .. } = what {
+            self.died_after.insert(agent.to_owned(), event.after);
+            if let Some(reason) = CrashReason::of(*class) {
+                *self.state.crash_reasons.entry(reason).or_default() += 1;
             }
-            What::RestartScheduled { attempt, .. } => {
-                self.attempts.insert(agent.to_owned(), *attempt);
-            }
-            What::RunStarted { cause: Cause::Restart, .. } => self.restarted(agent, event),
-            What::CrashedOut { .. } | What::Halted { .. } | What::Rested { rest: Rest::Failed } => {
-                self.state.total_permanent_deaths += 1;
-            }
-            What::RunStarted { .. }
-            | What::RunReady
-            | What::WaitStarted { .. }
-            | What::WaitEnded { .. }
-            | What::LimitTripped { .. }
-            | What::Revived
-            | What::StopRequested { .. }
-            | What::Stopped { .. }
-            | What::Rested { .. }
-            | What::Escalated { .. }
-            | What::GroupRestarted { .. }
-            | What::HeartbeatMissed { .. } => {}
+        } else if let What::RestartScheduled { attempt, .. } = what {
+            self.attempts.insert(agent.to_owned(), *attempt);
+        } else if let What::RunStarted { cause: Cause::Restart, .. } = what {
+            self.restarted(agent, event);
         }
     }
 

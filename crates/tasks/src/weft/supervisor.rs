@@ -3,9 +3,8 @@
 //! The strategy applied is the dead agent's own. An agent whose budget is exhausted takes the
 //! supervisor down with it, which tells its parent: there it counts as a child that failed.
 
-use std::collections::BTreeSet;
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use defib_core::Strategy;
 use defib_core::limit::{Limit, Span, Then};
@@ -58,7 +57,6 @@ pub struct AgentSupervisor {
     /// Whoever holds the last of these ends everything.
     supervisor: Arc<Supervisor>,
     name: Box<str>,
-    names: Arc<Mutex<BTreeSet<Box<str>>>>,
 }
 
 impl AgentSupervisor {
@@ -72,25 +70,23 @@ impl AgentSupervisor {
 
     /// Starts it beside what a builder has already.
     pub fn start_with(builder: Builder) -> Result<AgentSupervisor, Error> {
-        let names = Arc::new(Mutex::new(builder.names()));
         let supervisor = Arc::new(builder.group(level(AgentSupervisor::ROOT)).start()?);
-        let root = AgentSupervisor { supervisor, name: AgentSupervisor::ROOT.into(), names };
-        root.take_names(AgentSupervisor::ROOT)?;
-        Ok(root)
+        Ok(AgentSupervisor { supervisor, name: AgentSupervisor::ROOT.into() })
     }
 
-    /// A supervisor below this one, which hears of its failure and restarts it, within `budget`. When that is exhausted too, this one escalates.
+    /// A supervisor below this one, which hears of its failure and restarts it, within `budget`. When that
+    /// is exhausted too, this one escalates. It takes the names `name.agents` and `name.restarts` too.
     pub fn child(&self, name: &str, budget: RestartBudget) -> Result<AgentSupervisor, Error> {
-        self.take_names(name)?;
         let restarts = Limit { then: Then::CrashOut, ..budget.limit() };
         let around = format!("{name}.restarts");
         let around = Group::new(around, Strategy::OneForOne).budget(restarts).group(level(name));
-        // The order has been given: what is spawned into the child comes after it.
+        // The order is given, and can no longer be refused: what is spawned into the child comes after it.
         self.supervisor.insert(Member::Group(around), Some(&self.name))?;
         Ok(AgentSupervisor { name: name.into(), ..self.clone() })
     }
 
-    /// Spawns an agent, behind those that were spawned before it.
+    /// Spawns an agent, behind those that were spawned before it. Where that cannot be, because its name
+    /// is taken or the supervisor ends, this says so at once.
     pub fn spawn_supervised(
         &self,
         agent_config: AgentConfig,
@@ -98,7 +94,6 @@ impl AgentSupervisor {
         budget: RestartBudget,
     ) -> Result<(), Error> {
         let AgentConfig(task) = agent_config;
-        self.take_name(&task.name)?;
         let task = task.policy(strategy.policy(budget)).strategy(strategy.reach());
         self.supervisor.insert(Member::Task(task), Some(&agents_of(&self.name)))?;
         Ok(())
@@ -107,17 +102,6 @@ impl AgentSupervisor {
     /// What can be asked of it: to stop, start, look at and end agents.
     pub fn handle(&self) -> Handle {
         self.supervisor.handle()
-    }
-
-    /// Takes the names of a supervisor's groups.
-    fn take_names(&self, name: &str) -> Result<(), Error> {
-        self.take_name(name)?;
-        self.take_name(&agents_of(name))
-    }
-
-    fn take_name(&self, name: &str) -> Result<(), Error> {
-        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
-        if names.insert(name.into()) { Ok(()) } else { Err(Error::NameTaken(name.to_owned())) }
     }
 }
 

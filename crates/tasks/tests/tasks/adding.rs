@@ -1,8 +1,10 @@
 //! Tasks that come and go while others run, and what is refused.
 
-use defib_tasks::{Context, Error, Group, State, Strategy, Supervisor, Task};
+use defib_tasks::{
+    Context, Error, Failure, Group, Limit, Preset, Span, State, Strategy, Supervisor, Task,
+};
 
-use crate::{plain, rest, secs, until};
+use crate::{Log, plain, rest, secs, until};
 
 fn idle(name: &str) -> Task {
     Task::new(name, |context: Context| async move { context.stopped().await })
@@ -95,4 +97,18 @@ async fn whom_nobody_knows_is_named() {
     assert_eq!(supervisor.stop("no name").await, Err(Error::Unknown("no name".into())));
     rest(&supervisor).await;
     tokio::time::timeout(secs(1), supervisor.shutdown()).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_task_changes_is_changed_of_its_supervisors_policy() {
+    let (builder, log) = Log::of(plain().preset(Preset::Ecology));
+    let crash =
+        |name: &str| Task::new(name, |_: Context| async { Err::<(), _>(Failure::new("no")) });
+    let limits = [Limit::restarts(2, Span::Lifetime)];
+    let supervisor = builder.task(crash("first").limits(limits)).start().unwrap();
+    rest(&supervisor).await;
+    assert_eq!(log.delays_ms(), [5000, 10_000], "the rule set is the supervisor's");
+    supervisor.add(crash("own").preset(Preset::Celistra).limits(limits)).await.unwrap();
+    rest(&supervisor).await;
+    assert_eq!(log.delays_ms()[2..], [0, 0], "unless the task has its own");
 }

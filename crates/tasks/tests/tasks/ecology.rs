@@ -187,17 +187,18 @@ async fn a_resource_that_is_exhausted_is_waited_for_unless_it_should_restart() {
 #[tokio::test(start_paused = true)]
 async fn what_the_policy_does_not_restart_stays_down() {
     let base = RestartPolicy::default();
-    for (policy, class) in [
-        (RestartPolicy { enabled: false, ..base }, Class::Error),
-        (RestartPolicy { restart_on_error: false, ..base }, Class::Error),
-        (RestartPolicy { restart_on_timeout: false, ..base }, Class::Timeout),
+    for (policy, class, state) in [
+        (RestartPolicy { enabled: false, ..base }, Class::Error, State::Stopped),
+        (RestartPolicy { restart_on_error: false, ..base }, Class::Error, State::Halted),
+        (RestartPolicy { restart_on_error: false, ..base }, Class::Overload, State::Halted),
+        (RestartPolicy { restart_on_timeout: false, ..base }, Class::Timeout, State::Halted),
     ] {
         let (supervisor, _log) = simulation(policy);
         supervisor.spawn("a", buggy(1, class), || 1.0).await.unwrap();
         rest(&supervisor.handle()).await;
         let sight = supervisor.handle().sight("a").await.unwrap();
-        assert_eq!((sight.state, sight.run), (State::Stopped, 1));
-        assert_eq!(supervisor.state().total_permanent_deaths, 1);
+        assert_eq!((sight.state, sight.run), (state, 1), "{class}");
+        assert_eq!(supervisor.state().total_permanent_deaths, 1, "{class}");
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Instant;
 use defib_tasks::weft::{
     AgentConfig, AgentSupervisor, RestartBudget, RestartStrategy, RestartTracker,
 };
-use defib_tasks::{Context, State, What};
+use defib_tasks::{Context, Error, State, What};
 use tokio::sync::Notify;
 use tokio::time::advance;
 
@@ -191,4 +191,63 @@ async fn a_name_is_taken_once() {
     assert!(spawn("a").is_err());
     assert!(spawn("supervisor").is_err());
     assert!(spawn("no name").is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_child_takes_the_names_of_all_its_groups() {
+    let never = Arc::new(Notify::new());
+    let supervisor = AgentSupervisor::start_with(plain()).unwrap();
+    supervisor.child("child", THREE).unwrap();
+    for taken in ["child", "child.agents", "child.restarts", "supervisor.agents"] {
+        let spawned =
+            supervisor.spawn_supervised(agent(taken, 1, &never), RestartStrategy::OneForOne, THREE);
+        assert_eq!(spawned, Err(Error::NameTaken(taken.into())));
+        assert!(supervisor.child(taken, THREE).is_err(), "{taken}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_is_free_again_once_nothing_is_left_of_its_agent() {
+    let never = Arc::new(Notify::new());
+    let supervisor = AgentSupervisor::start_with(plain()).unwrap();
+    let handle = supervisor.handle();
+    let spawn = |name: &str| {
+        let config = agent(name, 1, &never);
+        supervisor.spawn_supervised(config, RestartStrategy::OneForOne, THREE)
+    };
+    spawn("a").unwrap();
+    until(&handle, "a", |sight| sight.state == State::Running).await;
+    handle.remove("a").await.unwrap();
+    spawn("a").unwrap();
+    let sight = until(&handle, "a", |sight| sight.state == State::Running).await;
+    assert_eq!(sight.run, 2);
+    let idle = |name: &str| {
+        defib_tasks::Task::new(name, |context: Context| async move { context.stopped().await })
+    };
+    handle.add(idle("b")).await.unwrap();
+    assert_eq!(spawn("b"), Err(Error::NameTaken("b".into())), "whoever added it");
+    // What is refused takes no name.
+    assert!(handle.add(idle("c").after(["nobody"])).await.is_err());
+    spawn("c").unwrap();
+    until(&handle, "c", |sight| sight.state == State::Running).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_supervisor_that_ends_says_so_to_whoever_spawns() {
+    let never = Arc::new(Notify::new());
+    let supervisor = AgentSupervisor::start_with(plain()).unwrap();
+    let slow = AgentConfig::new("slow", |context: Context| async move {
+        context.stopped().await;
+        tokio::time::sleep(secs(5)).await;
+    });
+    supervisor.spawn_supervised(slow, RestartStrategy::OneForOne, THREE).unwrap();
+    let handle = supervisor.handle();
+    until(&handle, "slow", |sight| sight.state == State::Running).await;
+    let ending = tokio::spawn(async move { handle.shutdown().await });
+    tokio::time::sleep(secs(1)).await;
+    let late =
+        supervisor.spawn_supervised(agent("late", 1, &never), RestartStrategy::OneForOne, THREE);
+    assert_eq!(late, Err(Error::Ended));
+    assert_eq!(supervisor.child("late", THREE).err(), Some(Error::Ended));
+    ending.await.unwrap();
 }
