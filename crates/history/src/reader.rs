@@ -36,8 +36,10 @@ pub struct EventFilter {
     pub agent: Option<Name>,
     /// Those of the run with this number.
     pub run: Option<RunId>,
-    /// Those of this type.
-    pub kind: Option<String>,
+    /// Those not after this moment.
+    pub until: Option<Wall>,
+    /// Those of these types; of every type where none is named.
+    pub kinds: Vec<String>,
     /// How many of them.
     pub take: Take,
 }
@@ -107,10 +109,10 @@ impl Reader {
         filter: &EventFilter,
         mut take: impl FnMut(Event) -> ControlFlow<()>,
     ) -> Result<(), HistoryError> {
-        let mut wheres = vec!["1"];
+        let mut wheres = vec![String::from("1")];
         let mut values: Vec<types::Value> = Vec::new();
-        let mut clause = |sql, value: types::Value| {
-            wheres.push(sql);
+        let mut clause = |sql: &str, value: types::Value| {
+            wheres.push(sql.to_owned());
             values.push(value);
         };
         if let Some(seq) = filter.after {
@@ -125,8 +127,13 @@ impl Reader {
         if let Some(run) = filter.run {
             clause("run = ?", integer(run.0).into());
         }
-        if let Some(kind) = &filter.kind {
-            clause("type = ?", kind.clone().into());
+        if let Some(until) = filter.until {
+            clause("at_ms <= ?", until.as_millis().into());
+        }
+        if !filter.kinds.is_empty() {
+            let places = vec!["?"; filter.kinds.len()].join(", ");
+            wheres.push(format!("type IN ({places})"));
+            values.extend(filter.kinds.iter().map(|kind| kind.clone().into()));
         }
         let wheres = wheres.join(" AND ");
         let columns = "seq, at_ms, mono_ns, boots.name, project, agent, run, type, body";

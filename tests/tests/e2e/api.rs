@@ -140,7 +140,8 @@ fn events_resume_without_gap_or_double_while_the_daemon_is_killed() {
 #[test]
 fn why_lifelines_and_totals_tell_of_the_same_deaths() {
     let bench = bench();
-    let limits = "limits = [{ deaths = 3, within = \"60s\" }]";
+    let limits = "limits = [{ deaths = 3, within = \"60s\" }]\n\
+                  backoff = { kind = \"fixed\", base = \"50ms\" }";
     let group = "[group.g]\nstrategy = \"one-for-one\"\nmembers = [\"a\"]\n".to_owned();
     let events = bench.up(&[bench.agent("a", "print last-words exit 3", limits), group]);
     events.of("a", "crashed-out");
@@ -163,6 +164,15 @@ fn why_lifelines_and_totals_tell_of_the_same_deaths() {
     let bars = drawn["runs"].as_array().unwrap();
     assert_eq!(bars.iter().map(|bar| field(bar, "run")).collect::<Vec<_>>(), [1, 2, 3]);
     assert!(bars.iter().all(|bar| bar["class"] == "error" && bar["exit_code"] == 3), "{drawn:#}");
+    // Between its runs it waited, each time until the next began.
+    let waits = drawn["waits"].as_array().unwrap();
+    assert_eq!(waits.len(), 2, "{drawn:#}");
+    for (at, wait) in waits.iter().enumerate() {
+        assert_eq!(wait["reason"], "backoff", "{drawn:#}");
+        assert_eq!(wait["until"], bars[at + 1]["started_at"], "{drawn:#}");
+        let (died, from) = (bars[at]["ended_at"].as_str(), wait["from"].as_str());
+        assert!(died.is_some() && died <= from, "{drawn:#}");
+    }
     let one = bench.look("/api/v1/lifelines?agent=a&bars=1").json()["agents"][0].clone();
     assert_eq!((&one["runs"][0]["run"], &one["more"]), (&json!(3), &json!(true)), "{one:#}");
     assert_eq!(
