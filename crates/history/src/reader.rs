@@ -61,6 +61,8 @@ pub enum Take {
 pub struct RunFilter {
     /// Those of this agent.
     pub agent: Option<Name>,
+    /// Those that an agent of this project lived.
+    pub project: Option<Name>,
     /// Those that live, or ended at or after this moment.
     pub since: Option<Wall>,
     /// At most so many.
@@ -187,7 +189,7 @@ impl Reader {
         let sql = format!(
             "SELECT {columns} FROM runs WHERE {whose} \
              AND (?2 IS NULL OR ended_ms IS NULL OR ended_ms >= ?2) \
-             AND (?4 IS NULL OR id < ?4) ORDER BY {order} LIMIT ?3"
+             AND (?4 IS NULL OR id < ?4) AND (?5 IS NULL OR project = ?5) ORDER BY {order} LIMIT ?3"
         );
         let mut statement = self.connection.prepare_cached(&sql)?;
         let mut rows = statement.query(params![
@@ -195,6 +197,7 @@ impl Reader {
             filter.since.map(Wall::as_millis),
             filter.limit.map_or(-1, i64::from),
             filter.before,
+            filter.project.as_ref().map(Name::as_str),
         ])?;
         let mut runs = Vec::new();
         while let Some(row) = rows.next()? {
