@@ -1,8 +1,10 @@
 //! The HTTP API: what it describes, refuses, pages through and streams.
 
-use std::io::BufRead;
+use std::io::{BufRead, BufReader, Write as _};
+use std::os::unix::net::UnixStream;
+use std::time::Instant;
 
-use defib_e2e::{Bench, await_some, field, proc};
+use defib_e2e::{Bench, DEADLINE, await_some, field, proc};
 use serde_json::{Value, json};
 
 use crate::bench;
@@ -135,6 +137,50 @@ fn events_resume_without_gap_or_double_while_the_daemon_is_killed() {
     }
     let wanted: Vec<u64> = (1..).take(told.len()).collect();
     assert_eq!(told, wanted);
+}
+
+#[test]
+fn a_past_that_cannot_be_read_ends_the_stream_and_leaves_no_gap() {
+    let bench = bench();
+    let events = bench.up(&[bench.agent("a", "forever", ""), bench.agent("b", "forever", "")]);
+    events.of("b", "run-ready");
+    let first = field(&events.of("a", "run-started"), "seq");
+    // For a moment nobody can open the history, and there is something in it that was not told.
+    let (home, aside) = (bench.home(), bench.home().with_extension("aside"));
+    std::fs::rename(&home, &aside).unwrap();
+    let mut stream = UnixStream::connect(aside.join("defib.sock")).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    let ask = "GET /api/v1/events?follow=true HTTP/1.1\r\nhost: defib\r\nconnection: close\r\n";
+    write!(stream, "{ask}last-event-id: {first}\r\n\r\n").unwrap();
+    let mut stream = BufReader::new(stream);
+    let mut line = String::new();
+    stream.read_line(&mut line).unwrap();
+    assert_eq!(line.trim(), "HTTP/1.1 200 OK");
+    let told = ids(&mut stream);
+    std::fs::rename(&aside, &home).unwrap();
+    assert_eq!(told, Some(Vec::new()), "it goes on, or something was passed over");
+    // Who comes back is told of all of it, in its order.
+    let mut stream = await_some("a stream", || bench.sse(first));
+    line.clear();
+    while !line.starts_with("id: ") {
+        line.clear();
+        stream.read_line(&mut line).unwrap();
+    }
+    assert_eq!(line.trim(), format!("id: {}", first + 1));
+}
+
+/// The numbers of a stream's events until it ends; none where it does not.
+fn ids(stream: &mut impl BufRead) -> Option<Vec<u64>> {
+    let (mut told, mut line, begin) = (Vec::new(), String::new(), Instant::now());
+    while stream.read_line(&mut line).expect("its end") > 0 {
+        told.extend(line.strip_prefix("id: ").map(|id| id.trim().parse::<u64>().unwrap()));
+        line.clear();
+        // One that lives says something now and then.
+        if begin.elapsed() > DEADLINE {
+            return None;
+        }
+    }
+    Some(told)
 }
 
 #[test]
