@@ -18,7 +18,8 @@ fn post(bench: &Bench, path: &str, body: &Value) -> defib_e2e::Answer {
 #[test]
 fn what_makes_no_sense_is_refused_in_json() {
     let bench = bench();
-    bench.up(&[bench.agent("a", "forever", "")]);
+    let pair = "[group.pair]\nmembers = [\"a\", \"b\"]\n".to_owned();
+    bench.up(&[bench.agent("a", "forever", ""), bench.agent("b", "forever", ""), pair]);
     for (method, path, body, status, code) in [
         ("GET", "/api/v1/nothing", "", 404, "not-found"),
         ("PUT", "/api/v1/agents", "", 405, "not-allowed"),
@@ -34,6 +35,9 @@ fn what_makes_no_sense_is_refused_in_json() {
         ("GET", "/api/v1/lifelines?since=1m&until=1h", "", 400, "bad-request"),
         ("GET", "/api/v1/agents/a/runs/x/tail", "", 400, "bad-request"),
         ("GET", "/api/v1/agents/a/terminal", "", 409, "not-in-state"),
+        // One of its members' would be taken for that of all.
+        ("GET", "/api/v1/agents/pair/terminal", "", 400, "bad-request"),
+        ("GET", "/api/v1/agents/pair/logs", "", 400, "bad-request"),
         ("POST", "/api/v1/agents/a/signal", "{}", 422, "invalid"),
         ("POST", "/api/v1/agents/a/signal", "{", 400, "bad-request"),
         ("POST", "/api/v1/agents/a/fund", r#"{"amount":-1,"unit":"x"}"#, 400, "bad-request"),
