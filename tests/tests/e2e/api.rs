@@ -38,6 +38,7 @@ fn what_makes_no_sense_is_refused_in_json() {
         // One of its members' would be taken for that of all.
         ("GET", "/api/v1/agents/pair/terminal", "", 400, "bad-request"),
         ("GET", "/api/v1/agents/pair/logs", "", 400, "bad-request"),
+        ("GET", "/api/v1/agents/a/ledger?limit=0", "", 400, "bad-request"),
         ("POST", "/api/v1/agents/a/signal", "{}", 422, "invalid"),
         ("POST", "/api/v1/agents/a/signal", "{", 400, "bad-request"),
         ("POST", "/api/v1/agents/a/fund", r#"{"amount":-1,"unit":"x"}"#, 400, "bad-request"),
@@ -97,7 +98,23 @@ fn lists_come_in_pages_and_are_not_sent_twice() {
         }
         assert_eq!(Value::from(pages), whole, "{list}");
     }
-    for list in ["agents", "groups", "history", "lifelines", "agents/a/runs"] {
+    for amount in 1..=5 {
+        bench.defib(&["fund", "a", &amount.to_string(), "scrip"]).good();
+    }
+    // Of a ledger the newest come first by page, and within one as they were written.
+    let whole = bench.look("/api/v1/agents/a/ledger").json();
+    let (mut path, mut lines) = ("/api/v1/agents/a/ledger?limit=2".to_owned(), Vec::new());
+    loop {
+        let page = bench.look(&path);
+        let older = page.json().as_array().unwrap().clone();
+        assert!((1..=2).contains(&older.len()), "{older:?}");
+        lines.splice(0..0, older);
+        let Some(link) = page.header("link") else { break };
+        path = link.trim_start_matches('<').split('>').next().unwrap().to_owned();
+    }
+    assert_eq!(whole.as_array().unwrap().len(), 5, "{whole}");
+    assert_eq!(Value::from(lines), whole);
+    for list in ["agents", "groups", "history", "lifelines", "agents/a/runs", "agents/a/ledger"] {
         let path = format!("/api/v1/{list}");
         let first = bench.look(&path);
         let known = format!("if-none-match: {}", first.header("etag").unwrap());
