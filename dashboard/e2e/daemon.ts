@@ -4,6 +4,7 @@ import { execFileSync } from "node:child_process";
 import { mkdtempSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { request } from "node:http";
+import { type AddressInfo, createServer } from "node:net";
 import { expect, test as base, type Page } from "@playwright/test";
 
 export const DEFIB = required("DEFIB_BIN");
@@ -85,6 +86,18 @@ export class Daemon {
     }
     rmSync(this.root, { recursive: true, force: true });
   }
+}
+
+/**
+ * A port that nobody has. The usual ones go to whichever daemon comes first: while one is away, another
+ * test's on the same machine may take its place.
+ */
+export async function freePort(): Promise<number> {
+  const server = createServer();
+  await new Promise<void>((done) => server.listen(0, "127.0.0.1", done));
+  const { port } = server.address() as AddressInfo;
+  await new Promise((done) => server.close(done));
+  return port;
 }
 
 /** What the console may not say, and did. */

@@ -1,12 +1,13 @@
 // A daemon that goes away: the page says so, finds the next one by itself, and has missed nothing.
 
-import { AGENT, Daemon, expect, logIn, LOST, row, test } from "./daemon.ts";
+import { AGENT, Daemon, expect, freePort, logIn, LOST, row, test } from "./daemon.ts";
 
 let daemon: Daemon;
 test.use({ allowed: LOST });
 
-test.beforeAll(() => {
-  daemon = new Daemon(() => `[project]\nname = "night"\n[agent.calm]\ncommand = ["${AGENT}", "forever"]\n[agent.other]\ncommand = ["${AGENT}", "forever"]\n`);
+test.beforeAll(async () => {
+  const port = await freePort();
+  daemon = new Daemon(() => `[project]\nname = "night"\n[server]\nlisten = "127.0.0.1:${port}"\n[agent.calm]\ncommand = ["${AGENT}", "forever"]\n[agent.other]\ncommand = ["${AGENT}", "forever"]\n`);
 });
 test.afterAll(() => daemon?.end());
 
