@@ -172,13 +172,13 @@ export function needsAttention(agent: Agent): boolean {
   return needsPerson(agent) || agent.flapping;
 }
 
-/** Lower comes earlier, in the order of `defib top`: what flaps goes on dying while one looks. */
+/** Lower comes earlier, in the order of `defib top`: what flaps goes on dying while one looks, or has just ended it. */
 export function urgency(agent: Agent): number {
-  if (agent.flapping) return 0;
-  if (agent.state === "crashed-out") return 1;
-  if (agent.state === "halted") return 2;
-  if (isAtPrompt(agent)) return 3;
-  return 4;
+  if (agent.flapping) return agent.state === "crashed-out" || agent.state === "halted" ? 0 : 1;
+  if (agent.state === "crashed-out") return 2;
+  if (agent.state === "halted") return 3;
+  if (isAtPrompt(agent)) return 4;
+  return 5;
 }
 
 export type Action = "start" | "stop" | "restart" | "revive";

@@ -117,12 +117,13 @@ describe("the order of the overview", () => {
     const agents = [
       agent("calm", "running"),
       agent("flappy", "running", { flapping: true }),
+      agent("out", "crashed-out", { flapping: true }),
       agent("asks", "waiting", { reason: "prompt" }),
       agent("broken", "halted"),
       agent("gone", "crashed-out"),
       agent("waits", "waiting", { reason: "quota" }),
     ];
-    expect(said(rowsOf(agents, [], all))).toEqual(["#Needs attention", "flappy", "gone", "broken", "asks", "#p", "calm", "waits"]);
+    expect(said(rowsOf(agents, [], all))).toEqual(["#Needs attention", "out", "flappy", "gone", "broken", "asks", "#p", "calm", "waits"]);
   });
 
   test("groups are a tree, in the order in which they start", () => {
