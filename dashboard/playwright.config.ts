@@ -6,8 +6,7 @@ export default defineConfig({
   testDir: "e2e",
   outputDir: "results",
   workers: 1,
-  // A browser on a busy machine may lose a connection; what fails twice is wrong. Both are reported.
-  retries: 1,
+  retries: 0,
   fullyParallel: false,
   // Deadlines only a failure reaches; the machine may be busy.
   timeout: 120_000,

@@ -4,9 +4,10 @@ import { execFileSync } from "node:child_process";
 import { mkdtempSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { request } from "node:http";
+import { type AddressInfo, createServer } from "node:net";
 import { expect, test as base, type Page } from "@playwright/test";
 
-const DEFIB = required("DEFIB_BIN");
+export const DEFIB = required("DEFIB_BIN");
 export const AGENT = required("FAKE_AGENT");
 
 function required(name: string): string {
@@ -87,11 +88,25 @@ export class Daemon {
   }
 }
 
+/**
+ * A port that nobody has. The usual ones go to whichever daemon comes first: while one is away, another
+ * test's on the same machine may take its place.
+ */
+export async function freePort(): Promise<number> {
+  const server = createServer();
+  await new Promise<void>((done) => server.listen(0, "127.0.0.1", done));
+  const { port } = server.address() as AddressInfo;
+  await new Promise((done) => server.close(done));
+  return port;
+}
+
 /** What the console may not say, and did. */
-export function complaints(page: Page, allowed: RegExp[] = []): string[] {
+export function complaints(page: Page, allowed: RegExp | null = null): string[] {
   const found: string[] = [];
+  // Tests read pictures back more often than pages do, and are told how that would be faster.
+  const own = /willReadFrequently/;
   const note = (text: string) => {
-    if (!allowed.some((pattern) => pattern.test(text))) found.push(text);
+    if (!own.test(text) && !allowed?.test(text)) found.push(text);
   };
   page.on("console", (message) => {
     if (message.type() === "error" || message.type() === "warning") note(`${message.type()}: ${message.text()}`);
@@ -101,7 +116,7 @@ export function complaints(page: Page, allowed: RegExp[] = []): string[] {
 }
 
 /** While nobody listens, a browser says so; that is what a test of it is about. */
-export const LOST = [/ERR_CONNECTION/, /ERR_INTERNET_DISCONNECTED/, /ERR_INCOMPLETE_CHUNKED/, /ERR_EMPTY_RESPONSE/, /ERR_NETWORK/, /WebSocket connection/];
+export const LOST = /ERR_CONNECTION|ERR_INTERNET_DISCONNECTED|ERR_INCOMPLETE_CHUNKED|ERR_EMPTY_RESPONSE|ERR_NETWORK|WebSocket connection/;
 
 export async function logIn(page: Page, daemon: Daemon): Promise<void> {
   await page.goto(daemon.link());
@@ -112,5 +127,16 @@ export function row(page: Page, name: string) {
   return page.locator(`.row.agent[data-key="${name}"]`);
 }
 
-export const test = base;
+/** Every page of every test is to be quiet in its console; `allowed` is what a test is about. */
+export const test = base.extend<{ allowed: RegExp | null; quiet: void }>({
+  allowed: [null, { option: true }],
+  quiet: [
+    async ({ page, allowed }, use) => {
+      const said = complaints(page, allowed);
+      await use();
+      expect(said).toEqual([]);
+    },
+    { auto: true },
+  ],
+});
 export { expect };

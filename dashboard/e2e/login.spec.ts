@@ -1,8 +1,11 @@
 // Who gets in: one link, one browser, once.
 
-import { AGENT, Daemon, expect, logIn, test } from "./daemon.ts";
+import { AGENT, complaints, Daemon, expect, logIn, test } from "./daemon.ts";
 
 let daemon: Daemon;
+// Who is not let in is answered with 401, which browsers note in the console.
+const REFUSED = /401/;
+test.use({ allowed: REFUSED });
 
 test.beforeAll(() => {
   daemon = new Daemon(() => `[project]\nname = "night"\n[agent.calm]\ncommand = ["${AGENT}", "forever"]\n`);
@@ -13,6 +16,7 @@ test("a login link works once, and nobody gets in without one", async ({ browser
   const link = daemon.link();
   const first = await browser.newContext();
   const page = await first.newPage();
+  const said = complaints(page, REFUSED);
   await page.goto(link);
   await expect(page.getByTestId("connection")).toHaveText("live");
   expect(page.url()).not.toContain("key=");
@@ -28,6 +32,7 @@ test("a login link works once, and nobody gets in without one", async ({ browser
   const origin = new URL(page.url()).origin;
   expect((await other.goto(origin))!.status()).toBe(401);
   expect((await second.request.get(`${origin}/api/v1/agents`)).status()).toBe(401);
+  expect(said).toEqual([]);
   await first.close();
   await second.close();
 });

@@ -1,5 +1,7 @@
 // Asking the daemon: JSON over HTTP, with its own words when something went wrong.
 
+import { heedDate } from "./clock.ts";
+
 export class Trouble extends Error {
   constructor(
     readonly status: number,
@@ -19,6 +21,7 @@ export function whenLoggedOut(tell: () => void): void {
 
 /** An answer that is not an error. */
 export async function answered(response: Response): Promise<Response> {
+  heedDate(response);
   if (response.ok) return response;
   if (response.status === 401) onLoggedOut();
   let detail: { code?: string; message?: string; hint?: string | null } = {};
@@ -34,6 +37,13 @@ export async function answered(response: Response): Promise<Response> {
 export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
   const response = await fetch(path, { headers: { accept: "application/json" }, signal: signal ?? null });
   return (await (await answered(response)).json()) as T;
+}
+
+/** A page of a list, and where the next one is. */
+export async function getPage<T>(path: string, signal?: AbortSignal): Promise<{ page: T; next: string | null }> {
+  const response = await answered(await fetch(path, { headers: { accept: "application/json" }, signal: signal ?? null }));
+  const next = response.headers.get("link")?.match(/<([^>]*)>\s*;\s*rel="?next"?/)?.[1] ?? null;
+  return { page: (await response.json()) as T, next };
 }
 
 export async function post<T>(path: string, body: unknown = {}): Promise<T> {

@@ -15,8 +15,14 @@ export function daemonNow(): number {
 /** Less than this is how long an answer takes, not a clock that is wrong. */
 const TOLERATED = 1500;
 
-export function setDaemonTime(at: number): void {
-  const difference = at - Date.now();
+/** An answer says to the second when it was made. */
+const HALF_A_SECOND = 500;
+
+/** Sets the clock by when the daemon says that it answered. What its agents do on theirs is no clock. */
+export function heedDate(response: Response): void {
+  const at = Date.parse(response.headers.get("date") ?? "");
+  if (Number.isNaN(at)) return;
+  const difference = at + HALF_A_SECOND - Date.now();
   ahead = Math.abs(difference) > TOLERATED ? difference : 0;
 }
 

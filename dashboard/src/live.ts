@@ -6,8 +6,6 @@
 
 import { batch, computed, signal } from "@preact/signals";
 import { agentPath, get, stream, Trouble, whenLoggedOut } from "./api.ts";
-import { setDaemonTime } from "./clock.ts";
-import { millis } from "./format.ts";
 import type { Agent, DaemonEvent } from "./model.ts";
 import { MessageReader } from "./sse.ts";
 
@@ -23,6 +21,8 @@ export const loaded = signal(false);
 export const connection = signal<Connection>({ word: "connecting" });
 /** When the daemon last said anything. */
 export const lastWord = signal(Date.now());
+/** When the stream of events last said anything. Answers to questions say nothing of it. */
+let lastHeard = Date.now();
 
 export const agentList = computed(() => [...agents.value.values()]);
 
@@ -92,13 +92,13 @@ async function connect(): Promise<void> {
     const headers: Record<string, string> = { accept: "text/event-stream" };
     if (lastSeq !== null) headers["last-event-id"] = String(lastSeq);
     const following = stream(path, { headers, signal: abort.signal }, (bytes) => {
-      lastWord.value = Date.now();
+      lastHeard = lastWord.value = Date.now();
       for (const message of reader.push(bytes)) heed(message.data);
     });
     await Promise.race([fetchAll(abort.signal), following]);
     batch(() => {
       connection.value = { word: "live" };
-      lastWord.value = Date.now();
+      lastHeard = lastWord.value = Date.now();
     });
     retryMs = FIRST_RETRY_MS;
     await following;
@@ -128,7 +128,7 @@ function lost(abort: AbortController): void {
 }
 
 function watchSilence(): void {
-  if (current && connection.value.word === "live" && Date.now() - lastWord.value > SILENCE_MS) {
+  if (current && connection.value.word === "live" && Date.now() - lastHeard > SILENCE_MS) {
     current.abort();
   }
 }
@@ -199,8 +199,6 @@ async function fetchDue(): Promise<void> {
 
 async function fetchAll(signal?: AbortSignal): Promise<void> {
   const list = await get<Agent[]>("/api/v1/agents", signal);
-  const running = list.find((agent) => agent.started_at !== null && agent.uptime_s !== null);
-  if (running) setDaemonTime(millis(running.started_at!) + running.uptime_s! * 1000);
   batch(() => {
     agents.value = new Map(list.map((agent) => [agent.name, agent]));
     loaded.value = true;

@@ -12,6 +12,14 @@ interface Line {
   begin: Look;
 }
 
+/** Of a line that has not ended, what can still be shown of it: some never end. */
+function bounded(rest: string): string {
+  if (rest.length <= 2 * LONGEST) return rest;
+  const isOver = rest.endsWith("\r");
+  const shown = overwritten(rest).slice(0, LONGEST);
+  return isOver ? `${shown}\r` : shown;
+}
+
 export class LogBuffer {
   private lines: Line[] = [];
   private rest = "";
@@ -19,10 +27,12 @@ export class LogBuffer {
   private readonly decoder = new TextDecoder();
   /** How many lines have gone at the front. */
   gone = 0;
+  /** The numbers of the ended lines before `seen` that have `wanted` in them, counted with those that have gone. */
+  private found = { wanted: "", numbers: [] as number[], seen: 0 };
 
   push(bytes: Uint8Array): void {
     const parts = (this.rest + this.decoder.decode(bytes, { stream: true })).split("\n");
-    this.rest = parts.pop() ?? "";
+    this.rest = bounded(parts.pop() ?? "");
     for (const part of parts) this.add(part);
     const extra = this.lines.length - MOST_LINES;
     if (extra > 0) {
@@ -52,11 +62,21 @@ export class LogBuffer {
     return plain(this.lines[at]?.raw ?? overwritten(this.rest).slice(0, LONGEST));
   }
 
-  /** The lines that have a text in them, in any case of letters. */
+  /**
+   * The lines that have a text in them, in any case of letters. As long as the same is asked for, only
+   * what has come since is looked at.
+   */
   matching(text: string): number[] {
     const wanted = text.toLowerCase();
-    const found: number[] = [];
-    for (let at = 0; at < this.length; at++) if (this.text(at).toLowerCase().includes(wanted)) found.push(at);
+    if (this.found.wanted !== wanted) this.found = { wanted, numbers: [], seen: this.gone };
+    const has = (at: number) => this.text(at).toLowerCase().includes(wanted);
+    const { numbers } = this.found;
+    for (let at = Math.max(0, this.found.seen - this.gone); at < this.lines.length; at++) if (has(at)) numbers.push(this.gone + at);
+    this.found.seen = this.gone + this.lines.length;
+    const first = numbers.findIndex((number) => number >= this.gone);
+    numbers.splice(0, first < 0 ? numbers.length : first);
+    const found = numbers.map((number) => number - this.gone);
+    if (this.rest !== "" && has(this.lines.length)) found.push(this.lines.length);
     return found;
   }
 }

@@ -66,6 +66,14 @@ export interface Death {
   memory_peak_bytes: number | null;
 }
 
+export interface ChannelFailure {
+  channel: string;
+  at: string;
+  why: string;
+  attempts: number;
+  given_up: boolean;
+}
+
 export type Amounts = Record<string, number>;
 
 export interface Agent {
@@ -93,6 +101,8 @@ export interface Agent {
   kind: string;
   command: string[];
   pty: boolean;
+  /** The channels whose last message about it did not arrive. */
+  channels_failing: ChannelFailure[];
   flapping: boolean;
   loop_detected: boolean;
 }
@@ -140,6 +150,10 @@ export interface PostMortem {
   last_words: string[];
   /** What its sandbox seems to have refused it. */
   denied: { line: string; capability: string | null; text: string } | null;
+  /** What happens next, and what a person can do. */
+  next: { at: string | null; text: string };
+  /** What has to be put right before it can go on. */
+  remedy: string | null;
   /** Every event of the run but its start: the numbers behind what was decided. */
   events: DaemonEvent[];
 }
@@ -158,13 +172,13 @@ export function needsAttention(agent: Agent): boolean {
   return needsPerson(agent) || agent.flapping;
 }
 
-/** Lower is more urgent. */
+/** Lower comes earlier, in the order of `defib top`: what flaps goes on dying while one looks, or has just ended it. */
 export function urgency(agent: Agent): number {
-  if (agent.state === "crashed-out") return 0;
-  if (agent.state === "halted") return 1;
-  if (isAtPrompt(agent)) return 2;
-  if (agent.flapping) return 3;
-  return 4;
+  if (agent.flapping) return agent.state === "crashed-out" || agent.state === "halted" ? 0 : 1;
+  if (agent.state === "crashed-out") return 2;
+  if (agent.state === "halted") return 3;
+  if (isAtPrompt(agent)) return 4;
+  return 5;
 }
 
 export type Action = "start" | "stop" | "restart" | "revive";

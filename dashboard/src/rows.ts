@@ -3,24 +3,34 @@
 import { needsAttention, STATES, type Agent, type State, urgency } from "./model.ts";
 import { STATE_WORDS } from "./words.ts";
 
+/** How many restarts a group may make, and has made. */
+export interface Budget {
+  max: number;
+  within_s: number | null;
+  used: number;
+}
+
 export interface Group {
   name: string;
   project: string | null;
   strategy: string | null;
+  /** Of all states of its agents, the one that concerns people most. */
+  state: State | null;
+  budget: Budget | null;
   /** Its agents and groups, in the order they start. */
   members: string[];
 }
 
 export type Row =
-  | { kind: "section"; key: string; depth: number; title: string; note: string | null; count: number; summary: string }
+  | { kind: "section"; key: string; depth: number; title: string; note: string | null; count: number; summary: string; group: Group | null }
   | { kind: "agent"; key: string; depth: number; agent: Agent; loud: boolean };
 
-function section(key: string, depth: number, title: string, note: string | null, agents: readonly Agent[]): Row {
+function section(key: string, depth: number, title: string, note: string | null, agents: readonly Agent[], group: Group | null = null): Row {
   const counts = new Map<State, number>();
   for (const agent of agents) counts.set(agent.state, (counts.get(agent.state) ?? 0) + 1);
   const found = STATES.filter((state) => counts.has(state));
   const summary = found.map((state) => `${counts.get(state)} ${STATE_WORDS[state]}`).join(" · ");
-  return { kind: "section", key, depth, title, note, count: agents.length, summary };
+  return { kind: "section", key, depth, title, note, count: agents.length, summary, group };
 }
 
 export interface Wanted {
@@ -46,26 +56,30 @@ export function rowsOf(agents: readonly Agent[], groups: readonly Group[], wante
     rows.push(section("#attention", 0, "Needs attention", null, urgent));
     for (const agent of urgent) rows.push(agentRow(agent, 0, true));
   }
-  const calm = shown.filter((agent) => !needsAttention(agent));
+  // Whoever asks for those that need somebody has them above.
+  const rest = wanted.state === "attention" ? [] : shown;
   const projects = new Map<string, Agent[]>();
-  for (const agent of calm) {
+  for (const agent of rest) {
     const list = projects.get(agent.project);
     if (list) list.push(agent);
     else projects.set(agent.project, [agent]);
   }
   for (const [project, members] of [...projects].sort(([a], [b]) => a.localeCompare(b))) {
-    rows.push(section(`#project ${project}`, 0, project, "project", members));
-    rows.push(...tree(members, groups));
+    const below = tree(members, groups);
+    if (below.length > 0) rows.push(section(`#project ${project}`, 0, project, "project", members), ...below);
   }
   return rows;
 }
 
-/** Groups with what is left of their members below them, then those that are in none. */
+/**
+ * Groups with their members below them, then those that are in none. Those that are above, because they
+ * need somebody, are not listed twice; but their groups are there, and count them.
+ */
 function tree(agents: readonly Agent[], groups: readonly Group[]): Row[] {
   const known = new Map(groups.map((group) => [group.name, group]));
   for (const agent of agents) {
     if (agent.group !== null && !known.has(agent.group)) {
-      known.set(agent.group, { name: agent.group, project: agent.project, strategy: null, members: [] });
+      known.set(agent.group, { name: agent.group, project: agent.project, strategy: null, state: null, budget: null, members: [] });
     }
   }
   const parent = new Map<string, string>();
@@ -89,10 +103,10 @@ function tree(agents: readonly Agent[], groups: readonly Group[]): Row[] {
     seen.add(group.name);
     const all = below(group.name);
     if (all.length === 0) return;
-    rows.push(section(`#group ${group.name}`, depth, group.name, group.strategy ?? "group", all));
+    rows.push(section(`#group ${group.name}`, depth, group.name, group.strategy ?? "group", all, group));
     const place = new Map(group.members.map((member, at) => [member, at]));
     const own = [...(ofGroup.get(group.name) ?? [])].sort((a, b) => (place.get(a.name) ?? 0) - (place.get(b.name) ?? 0));
-    for (const agent of own) rows.push(agentRow(agent, depth, false));
+    for (const agent of own.filter(isCalm)) rows.push(agentRow(agent, depth, false));
     for (const member of group.members) {
       const inner = known.get(member);
       if (inner && parent.get(member) === group.name) add(inner, depth + 1);
@@ -100,8 +114,10 @@ function tree(agents: readonly Agent[], groups: readonly Group[]): Row[] {
   };
   for (const group of known.values()) if (!parent.has(group.name)) add(group, 1);
   const alone = ofGroup.get(null) ?? [];
-  return [...alone.map((agent) => agentRow(agent, 0, false)), ...rows];
+  return [...alone.filter(isCalm).map((agent) => agentRow(agent, 0, false)), ...rows];
 }
+
+const isCalm = (agent: Agent) => !needsAttention(agent);
 
 function agentRow(agent: Agent, depth: number, loud: boolean): Row {
   return { kind: "agent", key: agent.name, depth, agent, loud };

@@ -1,6 +1,6 @@
 // What states and deaths mean, in plain words.
 
-import { moment, plural } from "./format.ts";
+import { plural } from "./format.ts";
 import type { Agent, Class, State } from "./model.ts";
 
 export const STATE_WORDS: Record<State, string> = {
@@ -87,38 +87,3 @@ export function nextStep(agent: Agent): string | null {
       return "next";
   }
 }
-
-/** What a person can do now. */
-export function advice(agent: Agent, now: number): string {
-  const when = agent.next_at ? `at ${moment(Date.parse(agent.next_at), now)}` : "when that has come";
-  switch (agent.state) {
-    case "running":
-    case "starting":
-      return agent.flapping ? "It runs again. If it keeps dying, stop it and look at its last words." : "It runs. Nothing to do.";
-    case "backoff":
-      return `It starts again ${when}. Start tries it now.`;
-    case "waiting":
-      if (agent.reason === "prompt") return "Open its terminal to answer. It is not restarted meanwhile.";
-      if (agent.reason === "quota") return `Its usage limit is reset ${when}. No restart is spent on waiting. Start tries it now.`;
-      if (agent.reason === "disk") return "Free some space on the disk; it starts by itself then.";
-      return `It goes on ${when}. Start tries it now.`;
-    case "stopping":
-      return "It is ending.";
-    case "stopped":
-    case "idle":
-    case "done":
-      return "Start starts it.";
-    case "halted":
-      return REMEDIES[agent.reason ?? ""] ?? "Look at its log, put it right, then revive it.";
-    case "crashed-out":
-      return "Look at its log and its last deaths, put it right, then revive it.";
-  }
-}
-
-const REMEDIES: Record<string, string> = {
-  auth: "Log in, or set its key where `defib up` is run. Then revive it.",
-  billing: "Put credit on its account. Then revive it.",
-  broke: "Give it something to spend: above zero it starts by itself.",
-  budget: "Look at what it spent that on. Revive gives it a new allowance for the run.",
-  config: "Look at its command, its options and its files. Then revive it.",
-};

@@ -1,15 +1,15 @@
 // The parts of the page that decide something, without a browser.
 
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { overwritten, pieces, PLAIN, plain } from "../src/ansi.ts";
-import { cpuOf, restartsOver, usedOver } from "../src/agent/series.ts";
+import { cpuOf, restartsOver, spentOver, usedOver } from "../src/agent/series.ts";
 import { age, span } from "../src/format.ts";
 import { compare } from "../src/lab.ts";
-import { LogBuffer } from "../src/logbuffer.ts";
+import { LogBuffer, MOST_LINES } from "../src/logbuffer.ts";
 import { bounds, DAY, LONGEST, MINUTE, panned, SHORTEST, ticks, zoomed } from "../src/lifeline/scale.ts";
-import type { Agent, Run, State } from "../src/model.ts";
+import type { Agent, LedgerLine, Run, State } from "../src/model.ts";
 import { offsets, rowAt, visible } from "../src/parts/virtual.ts";
-import { rowsOf } from "../src/rows.ts";
+import { type Group, rowsOf } from "../src/rows.ts";
 import { MessageReader } from "../src/sse.ts";
 
 const bytes = (text: string) => new TextEncoder().encode(text);
@@ -53,6 +53,35 @@ test("a log is the same however it is cut", () => {
   }
 });
 
+test("a line that never ends is kept no longer than it is shown", () => {
+  const log = new LogBuffer();
+  for (let at = 0; at < 200; at++) log.push(bytes("x".repeat(1000)));
+  expect(String(Reflect.get(log, "rest")).length).toBeLessThan(20_000);
+  expect(log.text(0)).toBe("x".repeat(5000));
+  // What is written over is gone, however much of it there was.
+  log.push(bytes("\r"));
+  log.push(bytes("done\nnext"));
+  expect([log.text(0), log.text(1)]).toEqual(["done", "next"]);
+});
+
+test("of a log that grows, only what has come is searched", () => {
+  const log = new LogBuffer();
+  const lines = (count: number, word: string) => bytes(Array.from({ length: count }, (_, at) => `${word} ${at}\n`).join(""));
+  log.push(lines(1000, "one"));
+  log.push(bytes("ONE more"));
+  expect(log.matching("one").length).toBe(1001);
+  const read = vi.spyOn(log, "text");
+  log.push(bytes(" of it\ntwo\n"));
+  expect(log.matching("one").length).toBe(1001);
+  expect(read.mock.calls.length).toBeLessThan(5);
+  expect(log.matching("two")).toEqual([1001]);
+  // Those that go at the front take their places with them.
+  log.push(lines(MOST_LINES, "three"));
+  expect([log.gone, log.matching("two")]).toEqual([1002, []]);
+  log.push(bytes("two again\n"));
+  expect(log.matching("two")).toEqual([MOST_LINES - 1]);
+});
+
 test("events are the same however they are cut", () => {
   const text = ": beat\n\nid: 7\ndata: {\"a\":1}\n\nid: 8\r\ndata: x\r\ndata: y\r\n\r\n";
   for (let size = 1; size < 20; size++) {
@@ -72,33 +101,46 @@ function agent(name: string, state: State, more: Partial<Agent> = {}): Agent {
     name, project: "p", group: null, state, reason: null, question: null, pid: null, run: 1, restarts: 0,
     consecutive_failures: 0, started_at: null, uptime_s: null, next_at: null, last_activity_at: null, last_death: null,
     status_text: null, heartbeat_age_s: null, balance: null, spent: null, capabilities: null, capabilities_pending: null,
-    kind: "generic", command: [], pty: false, flapping: false, loop_detected: false, ...more,
+    kind: "generic", command: [], pty: false, channels_failing: [], flapping: false, loop_detected: false, ...more,
   };
+}
+
+function group(name: string, members: string[]): Group {
+  return { name, project: "p", strategy: "one-for-all", state: "running", budget: { max: 5, within_s: 60, used: 0 }, members };
 }
 
 describe("the order of the overview", () => {
   const all = { search: "", state: "all" } as const;
   const said = (rows: ReturnType<typeof rowsOf>) => rows.map((row) => (row.kind === "section" ? `#${row.title}` : row.agent.name));
 
-  test("who needs somebody comes first, the worst of them before the others", () => {
+  test("who needs somebody comes first, and of them what flaps, as in `defib top`", () => {
     const agents = [
       agent("calm", "running"),
       agent("flappy", "running", { flapping: true }),
+      agent("out", "crashed-out", { flapping: true }),
       agent("asks", "waiting", { reason: "prompt" }),
       agent("broken", "halted"),
       agent("gone", "crashed-out"),
       agent("waits", "waiting", { reason: "quota" }),
     ];
-    expect(said(rowsOf(agents, [], all))).toEqual(["#Needs attention", "gone", "broken", "asks", "flappy", "#p", "calm", "waits"]);
+    expect(said(rowsOf(agents, [], all))).toEqual(["#Needs attention", "out", "flappy", "gone", "broken", "asks", "#p", "calm", "waits"]);
   });
 
   test("groups are a tree, in the order in which they start", () => {
     const agents = [agent("b", "running", { group: "inner" }), agent("a", "running", { group: "inner" }), agent("c", "running", { group: "outer" }), agent("d", "running")];
-    const groups = [
-      { name: "outer", project: "p", strategy: "one-for-all", members: ["c", "inner"] },
-      { name: "inner", project: "p", strategy: "rest-for-one", members: ["a", "b"] },
-    ];
+    const groups = [group("outer", ["c", "inner"]), group("inner", ["a", "b"])];
     expect(said(rowsOf(agents, groups, all))).toEqual(["#p", "d", "#outer", "c", "#inner", "a", "b"]);
+  });
+
+  test("a group is there and counts its members also when all of them stand above", () => {
+    const agents = [agent("a", "crashed-out", { group: "g" }), agent("b", "halted", { group: "g" }), agent("c", "halted")];
+    const rows = rowsOf(agents, [group("g", ["a", "b"])], all);
+    expect(said(rows)).toEqual(["#Needs attention", "a", "b", "c", "#p", "#g"]);
+    const last = rows.at(-1)!;
+    expect(last.kind === "section" && [last.summary, last.group?.budget?.max]).toEqual(["1 crashed out · 1 halted", 5]);
+    // Who has no calm agent and no group has nothing more to say.
+    expect(said(rowsOf([agent("c", "halted")], [], all))).toEqual(["#Needs attention", "c"]);
+    expect(said(rowsOf(agents, [group("g", ["a", "b"])], { search: "", state: "attention" }))).toEqual(["#Needs attention", "a", "b", "c"]);
   });
 
   test("every word of a search has to be found", () => {
@@ -199,4 +241,16 @@ test("what did happen is beside what would", () => {
 test("spans are said as people say them", () => {
   expect([0.4, 59, 96, 8040].map(age)).toEqual(["0 s", "59 s", "1 min", "2 h"]);
   expect([0.25, 3.14, 59.9, 60, 8040, 90_000].map(span)).toEqual(["250 ms", "3.1 s", "59 s", "1 min", "2 h 14 min", "1 d 1 h"]);
+});
+
+test("what was spent is added up, by unit and in the order of time", () => {
+  const line = (second: number, what: LedgerLine["what"], unit: string, amount: number): LedgerLine => {
+    const at = new Date(Date.UTC(2026, 10, 16, 12, 0, second)).toISOString();
+    return { agent: "a", at, what, unit, amount, balance: null, run: 1, by: "agent" };
+  };
+  const begin = Date.UTC(2026, 10, 16, 12) / 1000;
+  const lines = [line(0, "opening", "usd", 9), line(5, "spent", "usd", -0.5), line(3, "spent", "usd", -0.25), line(4, "spent", "tokens", -800), line(6, "funded", "usd", 1)];
+  expect(spentOver(lines, "usd")).toEqual({ at: [begin + 3, begin + 5], values: [0.25, 0.75] });
+  expect(spentOver(lines, "tokens")).toEqual({ at: [begin + 4], values: [800] });
+  expect(spentOver(lines, "scrip")).toEqual({ at: [], values: [] });
 });

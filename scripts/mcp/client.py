@@ -1,7 +1,7 @@
 """Lists and calls the tools of `defib mcp` with the official SDK, against agents that are up.
 
-client.py DEFIB: needs an agent `flap` that has crashed out, an agent `web` that runs and has written
-its DEFIB_TOKEN as its first line.
+client.py DEFIB: needs an agent `flap` that has crashed out and an agent `web` that runs.
+client.py DEFIB sees | blind: inside of an agent that may look at its project, or that may not.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ async def looks(session):
     assert await names(session) == LOOKS
     failed, text, data = await call(session, "list_agents")
     assert not failed and "flap: crashed-out" in text, text
-    assert {agent["name"] for agent in data["agents"]} == {"flap", "web"}, data
+    assert {agent["name"] for agent in data["agents"]} == {"blind", "flap", "sees", "web"}, data
     failed, text, data = await call(session, "why", name="flap")
     assert not failed and "a limit tripped: 2 of 2 deaths" in text, text
     assert data["run"]["death"]["class"] == "error" and data["remedy"], data
@@ -59,7 +59,6 @@ async def looks(session):
         assert failed and text, (tool, arguments, text)
     _, text, _ = await call(session, "stop", name="web")
     assert "--allow-actions" in text, text
-    return (await call(session, "logs", name="web"))[1].splitlines()[0]
 
 
 async def acts(session):
@@ -72,18 +71,43 @@ async def acts(session):
     assert not failed and data["agents"][0]["state"] == "stopped", text
 
 
-async def inside(session):
-    failed, text, _ = await call(session, "why", name="flap")
-    print("an agent asks why its sibling died:", "refused: " + text if failed else text.splitlines()[0])
+LOOKED_AT = [
+    ("why", {"name": "flap"}, "a limit tripped: 2 of 2 deaths"),
+    ("logs", {"name": "flap"}, "about to fail"),
+    ("history", {"name": "flap"}, "flap run 2: "),
+    ("history", {}, "flap run 2: "),
+    ("status", {"name": "flap"}, "flap: crashed-out"),
+    ("list_agents", {}, "flap: crashed-out"),
+]
+
+
+async def sees(session):
+    for tool, arguments, word in LOOKED_AT:
+        failed, text, _ = await call(session, tool, **arguments)
+        assert not failed and word in text, (tool, arguments, text)
+    # It may look, and change nothing, whatever it was started with.
+    failed, text, _ = await call(session, "stop", name="web")
+    assert failed and "speak for itself alone" in text, text
+
+
+async def blind(session):
+    for tool, arguments, _ in LOOKED_AT:
+        failed, text, _ = await call(session, tool, **arguments)
+        assert failed and "speak for itself alone" in text, (tool, arguments, text)
 
 
 async def main():
-    token = await session_with([], {}, looks)
-    socket = os.path.join(os.environ["DEFIB_HOME"], "defib.sock")
-    own = {"DEFIB_SOCKET": socket, "DEFIB_TOKEN": token}
-    await session_with([], own, inside)
-    await session_with(["--allow-actions"], {}, acts)
-    print("the tools are listed and called")
+    match sys.argv[2:]:
+        case []:
+            await session_with([], {}, looks)
+            await session_with(["--allow-actions"], {}, acts)
+            print("the tools are listed and called")
+        case ["sees"]:
+            await session_with(["--allow-actions"], {}, sees)
+            print("it sees what became of its siblings")
+        case ["blind"]:
+            await session_with([], {}, blind)
+            print("it sees nothing")
 
 
 asyncio.run(main())

@@ -22,6 +22,19 @@ pub(crate) enum Happened {
     Lost,
 }
 
+/// The types of the events that mean something here. Of the others there may be far more: what agents
+/// spend is told event by event.
+pub(crate) const KINDS: [&str; 8] = [
+    "run-started",
+    "run-died",
+    "run-ready",
+    "crashed-out",
+    "halted",
+    "stopped",
+    "rested",
+    "revived",
+];
+
 /// Since when those are down who will be restarted: nothing else has to be remembered.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {

@@ -13,8 +13,23 @@ use crate::reader::{EventFilter, Reader, Take};
 use crate::run::{self, Run};
 use crate::trouble::HistoryError;
 
-/// No fold goes through more events than this for each run that is shown.
+/// No fold goes through more events than this for each run that is shown: the newest.
 const EVENTS_PER_RUN: u32 = 16;
+
+/// What begins a wait or ends one. What an agent says and spends meanwhile is none of it, and may be
+/// thousands of events a run.
+const TURNS: [&str; 10] = [
+    "restart-scheduled",
+    "wait-started",
+    "wait-ended",
+    "run-started",
+    "run-died",
+    "crashed-out",
+    "halted",
+    "revived",
+    "stopped",
+    "rested",
+];
 
 /// Whose lifeline, and from when to when.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,21 +73,23 @@ impl Reader {
         let columns = run::COLUMNS;
         let sql = format!(
             "SELECT {columns} FROM runs WHERE agent = ?1 AND started_ms <= ?2 \
-             ORDER BY run DESC, id DESC LIMIT ?3"
+             ORDER BY run DESC, id DESC"
         );
         let mut statement = self.connection().prepare_cached(&sql)?;
-        // One more to see whether there are more.
-        let limit = i64::from(*most) + 1;
-        let mut rows = statement.query(params![agent.as_str(), until.as_millis(), limit])?;
+        // They come in the order of their index: what is not asked for is not read.
+        let mut rows = statement.query(params![agent.as_str(), until.as_millis()])?;
         let mut found = Lifeline::default();
         // The run that the oldest wait may have begun with.
         let mut from = None;
         while let Some(row) = rows.next()? {
             let Some(run) = Run::of_row(row)? else { continue };
             from = Some(run.id);
-            let is_over_before = run.ended_at.map_or(!run.alive, |ended| ended < *since);
-            if is_over_before {
+            if run.ended_at.is_some_and(|ended| ended < *since) {
                 break;
+            }
+            // Nobody knows how long it lived; those before it are told all the same.
+            if run.ended_at.is_none() && !run.alive {
+                continue;
             }
             if found.runs.len() == *most as usize {
                 found.more = true;
@@ -90,14 +107,13 @@ impl Reader {
             // A run's number is that of the event it began with.
             after: from.and_then(|id| u64::try_from(id - 1).ok()),
             agent: Some(filter.agent.clone()),
-            take: Take::First(filter.most.saturating_add(2).saturating_mul(EVENTS_PER_RUN)),
+            until: Some(filter.until),
+            kinds: TURNS.map(str::to_owned).to_vec(),
+            take: Take::Last(filter.most.saturating_add(2).saturating_mul(EVENTS_PER_RUN)),
             ..EventFilter::default()
         };
         let mut fold = Fold::default();
         self.each_event(&events, |event| {
-            if event.at > filter.until {
-                return ControlFlow::Break(());
-            }
             fold.add(&event);
             ControlFlow::Continue(())
         })?;

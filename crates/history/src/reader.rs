@@ -36,8 +36,10 @@ pub struct EventFilter {
     pub agent: Option<Name>,
     /// Those of the run with this number.
     pub run: Option<RunId>,
-    /// Those of this type.
-    pub kind: Option<String>,
+    /// Those not after this moment.
+    pub until: Option<Wall>,
+    /// Those of these types; of every type where none is named.
+    pub kinds: Vec<String>,
     /// How many of them.
     pub take: Take,
 }
@@ -59,6 +61,8 @@ pub enum Take {
 pub struct RunFilter {
     /// Those of this agent.
     pub agent: Option<Name>,
+    /// Those that an agent of this project lived.
+    pub project: Option<Name>,
     /// Those that live, or ended at or after this moment.
     pub since: Option<Wall>,
     /// At most so many.
@@ -107,10 +111,10 @@ impl Reader {
         filter: &EventFilter,
         mut take: impl FnMut(Event) -> ControlFlow<()>,
     ) -> Result<(), HistoryError> {
-        let mut wheres = vec!["1"];
+        let mut wheres = vec![String::from("1")];
         let mut values: Vec<types::Value> = Vec::new();
-        let mut clause = |sql, value: types::Value| {
-            wheres.push(sql);
+        let mut clause = |sql: &str, value: types::Value| {
+            wheres.push(sql.to_owned());
             values.push(value);
         };
         if let Some(seq) = filter.after {
@@ -125,8 +129,13 @@ impl Reader {
         if let Some(run) = filter.run {
             clause("run = ?", integer(run.0).into());
         }
-        if let Some(kind) = &filter.kind {
-            clause("type = ?", kind.clone().into());
+        if let Some(until) = filter.until {
+            clause("at_ms <= ?", until.as_millis().into());
+        }
+        if !filter.kinds.is_empty() {
+            let places = vec!["?"; filter.kinds.len()].join(", ");
+            wheres.push(format!("type IN ({places})"));
+            values.extend(filter.kinds.iter().map(|kind| kind.clone().into()));
         }
         let wheres = wheres.join(" AND ");
         let columns = "seq, at_ms, mono_ns, boots.name, project, agent, run, type, body";
@@ -180,7 +189,7 @@ impl Reader {
         let sql = format!(
             "SELECT {columns} FROM runs WHERE {whose} \
              AND (?2 IS NULL OR ended_ms IS NULL OR ended_ms >= ?2) \
-             AND (?4 IS NULL OR id < ?4) ORDER BY {order} LIMIT ?3"
+             AND (?4 IS NULL OR id < ?4) AND (?5 IS NULL OR project = ?5) ORDER BY {order} LIMIT ?3"
         );
         let mut statement = self.connection.prepare_cached(&sql)?;
         let mut rows = statement.query(params![
@@ -188,6 +197,7 @@ impl Reader {
             filter.since.map(Wall::as_millis),
             filter.limit.map_or(-1, i64::from),
             filter.before,
+            filter.project.as_ref().map(Name::as_str),
         ])?;
         let mut runs = Vec::new();
         while let Some(row) = rows.next()? {

@@ -333,8 +333,11 @@ fn events_and_runs_are_filtered() {
     assert_eq!(seqs(EventFilter { since: Some(at(21).wall), ..all.clone() }), [21, 30]);
     let even = EventFilter { agent: Some(name("even")), after: Some(17), ..all.clone() };
     assert_eq!(seqs(even), [20, 21]);
-    let kind = EventFilter { kind: Some("daemon-started".into()), ..all.clone() };
+    let kind = EventFilter { kinds: vec!["daemon-started".into()], ..all.clone() };
     assert_eq!(seqs(kind), [30]);
+    let kinds = vec!["daemon-started".into(), "run-died".into()];
+    assert_eq!(seqs(EventFilter { kinds, after: Some(18), ..all.clone() }), [19, 21, 30]);
+    assert_eq!(seqs(EventFilter { until: Some(at(3).wall), ..all.clone() }), [2, 3]);
     let mut seen = 0;
     reader
         .each_event(&all, |_| {

@@ -9,11 +9,11 @@ import { type Agent, actionsFor, type DaemonEvent, isAtPrompt, type PostMortem, 
 import { ActionButton } from "../parts/buttons.tsx";
 import { Ago } from "../parts/time.tsx";
 import { agentAddress } from "../router.ts";
-import { advice, STATE_WORDS } from "../words.ts";
+import { STATE_WORDS } from "../words.ts";
 
 /** About a run of an agent; without one, about the last that ended. */
 export function Why({ agent, runs, run: wanted }: { agent: Agent; runs: Run[]; run: number | null }) {
-  const found = usePostMortem(agent.name, runs, wanted);
+  const found = usePostMortem(agent, runs, wanted);
   const run = found?.run ?? null;
   const gauge = found?.events.map(gaugeOf).findLast((gauge) => gauge !== null) ?? null;
   const death = run?.death ?? null;
@@ -84,7 +84,7 @@ export function Why({ agent, runs, run: wanted }: { agent: Agent; runs: Run[]; r
         <p class="faint">None of its runs has ended yet.</p>
       ) : null}
       <div class="advice">
-        <p>{advice(agent, now.value)}</p>
+        <p data-testid="next">{found ? <Commands text={found.next.text} /> : null}</p>
         <span class="buttons">
           {isAtPrompt(agent) && agent.pty ? (
             <a class="button primary" href={agentAddress(agent.name, "terminal")}>
@@ -96,6 +96,11 @@ export function Why({ agent, runs, run: wanted }: { agent: Agent; runs: Run[]; r
       </div>
     </section>
   );
+}
+
+/** What the daemon says, with the commands in it set apart. */
+function Commands({ text }: { text: string }) {
+  return <>{text.split("`").map((part, at) => (at % 2 === 1 ? <code key={at}>{part}</code> : part))}</>;
 }
 
 function Words({ title, text }: { title: string; text: string }) {
@@ -142,8 +147,13 @@ function Gauge({ count, max, what }: GaugeOf) {
   );
 }
 
-/** Asked for again whenever the runs were: what follows a death may be decided after it. */
-function usePostMortem(name: string, runs: Run[], wanted: number | null): PostMortem | null {
+/** How long it is to something is told in words, so those are asked for again. */
+const COUNTDOWN_MS = 10_000;
+
+/** Asked for again whenever the runs or the agent were: what follows a death may be decided after it. */
+function usePostMortem(agent: Agent, runs: Run[], wanted: number | null): PostMortem | null {
+  const { name, state, reason, next_at } = agent;
+  const tick = next_at === null ? 0 : Math.floor(now.value / COUNTDOWN_MS);
   const [found, setFound] = useState<{ turn: number; name: string; wanted: number | null; told: PostMortem } | null>(null);
   const turns = useRef(0);
   useEffect(() => {
@@ -153,6 +163,6 @@ function usePostMortem(name: string, runs: Run[], wanted: number | null): PostMo
       .then((told) => setFound((before) => (before && before.turn > turn ? before : { turn, name, wanted, told })))
       // What was there stays; the next event asks again.
       .catch(() => {});
-  }, [name, runs, wanted]);
+  }, [name, runs, wanted, state, reason, next_at, tick]);
   return found?.name === name && found.wanted === wanted ? found.told : null;
 }

@@ -242,7 +242,8 @@ export function LifelineChart({ agent, filter = "" }: { agent: string | null; fi
           />
         </div>
       </div>
-      {agent === null ? <Legend /> : null}
+      {agent === null ? <Legend more={lines.value.some((line) => line.more)} /> : null}
+      {agent !== null && lines.value.some((line) => line.more) ? <p class="faint untold">{UNTOLD}: the newest are</p> : null}
     </section>
   );
 }
@@ -259,11 +260,15 @@ function Names({ lines, row, scrolled }: { lines: ReadonlySignal<Line[]>; row: n
             {line.agent}
           </a>
           <Badge state={line.state} />
+          {line.more ? <span class="unseen">; {UNTOLD}</span> : null}
         </li>
       ))}
     </ul>
   );
 }
+
+/** What the dots in front of a lifeline mean. */
+const UNTOLD = "earlier runs not shown";
 
 function Detail({ chosen }: { chosen: { agent: string; mark: Mark } | null }) {
   if (!chosen) return <span class="count faint">Point at a bar, or focus an agent and press ← →</span>;
@@ -282,7 +287,7 @@ function Detail({ chosen }: { chosen: { agent: string; mark: Mark } | null }) {
   );
 }
 
-function Legend() {
+function Legend({ more }: { more: boolean }) {
   return (
     <ul class="legend" aria-label="Legend">
       {LEGEND.map(([name, word]) => (
@@ -293,6 +298,11 @@ function Legend() {
       <li>
         <i class="hatched" aria-hidden="true" /> waiting
       </li>
+      {more ? (
+        <li>
+          <i class="dotted" aria-hidden="true" /> {UNTOLD}
+        </li>
+      ) : null}
     </ul>
   );
 }

@@ -1,6 +1,6 @@
 // Lifelines: the runs of agents as bars, and what was between them.
 
-import { get } from "../api.ts";
+import { getPage } from "../api.ts";
 import { millis } from "../format.ts";
 import type { Class, State } from "../model.ts";
 
@@ -41,6 +41,7 @@ export interface Mark {
 export interface Line {
   agent: string;
   state: State;
+  /** Whether earlier runs are not shown. */
   more: boolean;
   /** In the order of time. */
   marks: Mark[];
@@ -49,8 +50,14 @@ export interface Line {
 export async function fetchLifelines(since: number, until: number, agent: string | null): Promise<Line[]> {
   const stretch = `since=${encodeURIComponent(new Date(since).toISOString())}&until=${encodeURIComponent(new Date(until).toISOString())}`;
   const whose = agent === null ? "limit=1000&bars=300" : `agent=${encodeURIComponent(agent)}&bars=2000`;
-  const answer = await get<{ agents: Lifeline[] }>(`/api/v1/lifelines?${stretch}&${whose}`);
-  return answer.agents.map(lineOf);
+  const lines: Line[] = [];
+  // However many agents there are: each page says where the next one is.
+  for (let path: string | null = `/api/v1/lifelines?${stretch}&${whose}`; path !== null; ) {
+    const { page, next }: { page: { agents: Lifeline[] }; next: string | null } = await getPage(path);
+    lines.push(...page.agents.map(lineOf));
+    path = next;
+  }
+  return lines;
 }
 
 export function lineOf(lifeline: Lifeline): Line {

@@ -47,13 +47,28 @@ export function draw(canvas: HTMLCanvasElement, lines: readonly Line[], frame: F
   const last = Math.min(lines.length, Math.ceil((frame.scrolled + height) / frame.row));
   for (let at = first; at < last; at++) {
     const top = frame.head + at * frame.row - frame.scrolled;
-    for (const mark of lines[at]!.marks) drawMark(pen, mark, frame, x, top, named, hatch);
+    const line = lines[at]!;
+    if (line.more) drawUntold(pen, x(line.marks[0]?.from ?? frame.to), top + frame.row / 2, named("faint"));
+    for (const mark of line.marks) drawMark(pen, mark, frame, x, top, named, hatch);
     pen.fillStyle = named("line");
     pen.fillRect(0, Math.round(top + frame.row) - 1, width, 1);
   }
   pen.fillStyle = named("accent");
   const now = x(frame.now);
   if (now >= 0 && now <= width) pen.fillRect(Math.round(now), frame.head, 1, height - frame.head);
+  pen.restore();
+}
+
+/** Dots up to where it begins to be told: it lived before, and that is not shown. */
+function drawUntold(pen: CanvasRenderingContext2D, end: number, y: number, colour: string): void {
+  pen.save();
+  pen.strokeStyle = colour;
+  pen.lineWidth = 2;
+  pen.setLineDash([2, 6]);
+  pen.beginPath();
+  pen.moveTo(0, Math.round(y));
+  pen.lineTo(end, Math.round(y));
+  pen.stroke();
   pen.restore();
 }
 

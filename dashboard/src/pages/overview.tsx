@@ -3,11 +3,13 @@
 import { computed, signal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { act } from "../actions.ts";
+import { plural } from "../format.ts";
 import { groups } from "../groups.ts";
 import { useKeys } from "../keys.tsx";
 import { agentList, loaded } from "../live.ts";
-import { actionsFor, STATES, type Agent } from "../model.ts";
+import { actionsFor, type Agent, type ChannelFailure, STATES } from "../model.ts";
 import { AgentRow, SectionRow } from "../parts/rows.tsx";
+import { Ago } from "../parts/time.tsx";
 import { Totals } from "../parts/totals.tsx";
 import { offsets, useGradually, useWindow, visible } from "../parts/virtual.ts";
 import { agentAddress, go } from "../router.ts";
@@ -42,6 +44,7 @@ export function Overview() {
     <main class="page" id="main">
       <h1 class="unseen">Agents</h1>
       <Totals />
+      <Unheard />
       <div class="tools">
         <input
           ref={search}
@@ -72,6 +75,31 @@ export function Overview() {
       </div>
       {loaded.value && agentList.value.length === 0 ? <Nothing /> : <Table />}
     </main>
+  );
+}
+
+/** The channels by which nobody can be told of what becomes of agents, each once. */
+const failing = computed(() => {
+  const found = new Map<string, ChannelFailure>();
+  for (const agent of agentList.value) {
+    for (const failure of agent.channels_failing) found.set(`${agent.project}/${failure.channel}`, failure);
+  }
+  return [...found];
+});
+
+function Unheard() {
+  if (failing.value.length === 0) return null;
+  return (
+    <section class="card unheard" aria-label="Notifications that do not arrive" data-testid="unheard">
+      {failing.value.map(([channel, { why, attempts, at, given_up }]) => (
+        <p key={channel}>
+          Channel <b>{channel}</b> fails: {why} ({plural(attempts, "attempt")}, <Ago at={at} />; {given_up ? "given up" : "it is tried again"})
+        </p>
+      ))}
+      <p class="faint">
+        <code>defib notify test</code> tries every channel and says what came of it.
+      </p>
+    </section>
   );
 }
 

@@ -1,9 +1,9 @@
 // The rows of the overview: agents, and the groups and projects above them.
 
-import { amounts, ending, plural, wholeSpan } from "../format.ts";
+import { amounts, ending, plural, span, wholeSpan } from "../format.ts";
 import { type Agent, isAtPrompt, needsPerson } from "../model.ts";
 import { agentAddress } from "../router.ts";
-import type { Row } from "../rows.ts";
+import type { Budget, Row } from "../rows.ts";
 import { CLASS_MEANINGS, nextStep, sentence } from "../words.ts";
 import { Badge, Flapping } from "./badge.tsx";
 import { ActionButton } from "./buttons.tsx";
@@ -28,9 +28,21 @@ export function SectionRow({ row, place }: { row: Extract<Row, { kind: "section"
       <span role="gridcell" aria-colspan={8}>
         <b>{row.title}</b>
         {row.note ? <span class="tag">{row.note}</span> : null}
+        {row.group?.state ? <Badge state={row.group.state} /> : null}
         <small>{isAttention ? plural(row.count, "agent") : row.summary}</small>
+        {row.group?.budget ? <BudgetNote {...row.group.budget} /> : null}
       </span>
     </div>
+  );
+}
+
+/** How much of its restarts a group has used. */
+function BudgetNote({ max, used, within_s }: Budget) {
+  const text = `${used} of ${plural(max, "restart")}${within_s === null ? "" : ` in ${span(within_s)}`}`;
+  return (
+    <small class={used >= max ? "budget low" : "budget"} title="What the group may restart before it is given up">
+      {text}
+    </small>
   );
 }
 

@@ -1,8 +1,10 @@
 //! The HTTP API: what it describes, refuses, pages through and streams.
 
-use std::io::BufRead;
+use std::io::{BufRead, BufReader, Write as _};
+use std::os::unix::net::UnixStream;
+use std::time::Instant;
 
-use defib_e2e::{Bench, await_some, field, proc};
+use defib_e2e::{Bench, DEADLINE, await_some, field, proc};
 use serde_json::{Value, json};
 
 use crate::bench;
@@ -16,7 +18,8 @@ fn post(bench: &Bench, path: &str, body: &Value) -> defib_e2e::Answer {
 #[test]
 fn what_makes_no_sense_is_refused_in_json() {
     let bench = bench();
-    bench.up(&[bench.agent("a", "forever", "")]);
+    let pair = "[group.pair]\nmembers = [\"a\", \"b\"]\n".to_owned();
+    bench.up(&[bench.agent("a", "forever", ""), bench.agent("b", "forever", ""), pair]);
     for (method, path, body, status, code) in [
         ("GET", "/api/v1/nothing", "", 404, "not-found"),
         ("PUT", "/api/v1/agents", "", 405, "not-allowed"),
@@ -32,6 +35,10 @@ fn what_makes_no_sense_is_refused_in_json() {
         ("GET", "/api/v1/lifelines?since=1m&until=1h", "", 400, "bad-request"),
         ("GET", "/api/v1/agents/a/runs/x/tail", "", 400, "bad-request"),
         ("GET", "/api/v1/agents/a/terminal", "", 409, "not-in-state"),
+        // One of its members' would be taken for that of all.
+        ("GET", "/api/v1/agents/pair/terminal", "", 400, "bad-request"),
+        ("GET", "/api/v1/agents/pair/logs", "", 400, "bad-request"),
+        ("GET", "/api/v1/agents/a/ledger?limit=0", "", 400, "bad-request"),
         ("POST", "/api/v1/agents/a/signal", "{}", 422, "invalid"),
         ("POST", "/api/v1/agents/a/signal", "{", 400, "bad-request"),
         ("POST", "/api/v1/agents/a/fund", r#"{"amount":-1,"unit":"x"}"#, 400, "bad-request"),
@@ -91,7 +98,23 @@ fn lists_come_in_pages_and_are_not_sent_twice() {
         }
         assert_eq!(Value::from(pages), whole, "{list}");
     }
-    for list in ["agents", "groups", "history", "lifelines", "agents/a/runs"] {
+    for amount in 1..=5 {
+        bench.defib(&["fund", "a", &amount.to_string(), "scrip"]).good();
+    }
+    // Of a ledger the newest come first by page, and within one as they were written.
+    let whole = bench.look("/api/v1/agents/a/ledger").json();
+    let (mut path, mut lines) = ("/api/v1/agents/a/ledger?limit=2".to_owned(), Vec::new());
+    loop {
+        let page = bench.look(&path);
+        let older = page.json().as_array().unwrap().clone();
+        assert!((1..=2).contains(&older.len()), "{older:?}");
+        lines.splice(0..0, older);
+        let Some(link) = page.header("link") else { break };
+        path = link.trim_start_matches('<').split('>').next().unwrap().to_owned();
+    }
+    assert_eq!(whole.as_array().unwrap().len(), 5, "{whole}");
+    assert_eq!(Value::from(lines), whole);
+    for list in ["agents", "groups", "history", "lifelines", "agents/a/runs", "agents/a/ledger"] {
         let path = format!("/api/v1/{list}");
         let first = bench.look(&path);
         let known = format!("if-none-match: {}", first.header("etag").unwrap());
@@ -138,9 +161,54 @@ fn events_resume_without_gap_or_double_while_the_daemon_is_killed() {
 }
 
 #[test]
+fn a_past_that_cannot_be_read_ends_the_stream_and_leaves_no_gap() {
+    let bench = bench();
+    let events = bench.up(&[bench.agent("a", "forever", ""), bench.agent("b", "forever", "")]);
+    events.of("b", "run-ready");
+    let first = field(&events.of("a", "run-started"), "seq");
+    // For a moment nobody can open the history, and there is something in it that was not told.
+    let (home, aside) = (bench.home(), bench.home().with_extension("aside"));
+    std::fs::rename(&home, &aside).unwrap();
+    let mut stream = UnixStream::connect(aside.join("defib.sock")).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    let ask = "GET /api/v1/events?follow=true HTTP/1.1\r\nhost: defib\r\nconnection: close\r\n";
+    write!(stream, "{ask}last-event-id: {first}\r\n\r\n").unwrap();
+    let mut stream = BufReader::new(stream);
+    let mut line = String::new();
+    stream.read_line(&mut line).unwrap();
+    assert_eq!(line.trim(), "HTTP/1.1 200 OK");
+    let told = ids(&mut stream);
+    std::fs::rename(&aside, &home).unwrap();
+    assert_eq!(told, Some(Vec::new()), "it goes on, or something was passed over");
+    // Who comes back is told of all of it, in its order.
+    let mut stream = await_some("a stream", || bench.sse(first));
+    line.clear();
+    while !line.starts_with("id: ") {
+        line.clear();
+        stream.read_line(&mut line).unwrap();
+    }
+    assert_eq!(line.trim(), format!("id: {}", first + 1));
+}
+
+/// The numbers of a stream's events until it ends; none where it does not.
+fn ids(stream: &mut impl BufRead) -> Option<Vec<u64>> {
+    let (mut told, mut line, begin) = (Vec::new(), String::new(), Instant::now());
+    while stream.read_line(&mut line).expect("its end") > 0 {
+        told.extend(line.strip_prefix("id: ").map(|id| id.trim().parse::<u64>().unwrap()));
+        line.clear();
+        // One that lives says something now and then.
+        if begin.elapsed() > DEADLINE {
+            return None;
+        }
+    }
+    Some(told)
+}
+
+#[test]
 fn why_lifelines_and_totals_tell_of_the_same_deaths() {
     let bench = bench();
-    let limits = "limits = [{ deaths = 3, within = \"60s\" }]";
+    let limits = "limits = [{ deaths = 3, within = \"60s\" }]\n\
+                  backoff = { kind = \"fixed\", base = \"50ms\" }";
     let group = "[group.g]\nstrategy = \"one-for-one\"\nmembers = [\"a\"]\n".to_owned();
     let events = bench.up(&[bench.agent("a", "print last-words exit 3", limits), group]);
     events.of("a", "crashed-out");
@@ -163,6 +231,15 @@ fn why_lifelines_and_totals_tell_of_the_same_deaths() {
     let bars = drawn["runs"].as_array().unwrap();
     assert_eq!(bars.iter().map(|bar| field(bar, "run")).collect::<Vec<_>>(), [1, 2, 3]);
     assert!(bars.iter().all(|bar| bar["class"] == "error" && bar["exit_code"] == 3), "{drawn:#}");
+    // Between its runs it waited, each time until the next began.
+    let waits = drawn["waits"].as_array().unwrap();
+    assert_eq!(waits.len(), 2, "{drawn:#}");
+    for (at, wait) in waits.iter().enumerate() {
+        assert_eq!(wait["reason"], "backoff", "{drawn:#}");
+        assert_eq!(wait["until"], bars[at + 1]["started_at"], "{drawn:#}");
+        let (died, from) = (bars[at]["ended_at"].as_str(), wait["from"].as_str());
+        assert!(died.is_some() && died <= from, "{drawn:#}");
+    }
     let one = bench.look("/api/v1/lifelines?agent=a&bars=1").json()["agents"][0].clone();
     assert_eq!((&one["runs"][0]["run"], &one["more"]), (&json!(3), &json!(true)), "{one:#}");
     assert_eq!(

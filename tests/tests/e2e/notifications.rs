@@ -1,6 +1,8 @@
 //! Notifications: what arrives, where, how often, and whatever dies on the way.
 
 use std::collections::BTreeSet;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 
 use defib_e2e::{Mailbox, Received, Receiver, await_that, field, proc};
 use hmac::{Hmac, Mac};
@@ -170,6 +172,44 @@ fn a_command_is_told_of_trouble_and_of_its_end() {
     assert_eq!(told("recovered")[0]["text"], "a is well again; it was crashed-out");
     assert_eq!((told("crashed-out").len(), told("recovered").len()), (1, 1));
     assert!(told("revived").is_empty(), "it is not in `on`");
+}
+
+#[test]
+fn a_desktop_shows_it_by_the_notify_send_of_whoever_ran_up() {
+    let mut bench = bench();
+    // The first on the caller's PATH, which notes what it was told: a line a word, whole at once.
+    let (folder, shown) = (bench.project().join("bin"), bench.file("shown"));
+    std::fs::create_dir(&folder).unwrap();
+    let program = folder.join("notify-send");
+    let note = format!(
+        "printf '%s\\n' \"$DISPLAY\" \"$@\" > {shown}.$$ && mv {shown}.$$ {shown}.$DEFIB_EVENT"
+    );
+    std::fs::write(&program, format!("#!/bin/sh\n{note}\n")).unwrap();
+    std::fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
+    let rest = std::env::var("PATH").unwrap();
+    bench.set("PATH", &format!("{}:{rest}", folder.display()));
+    bench.set("DISPLAY", ":7");
+    let well = bench.file("well");
+    bench.up(&[
+        bench.agent("a", &format!("rest-if {well} exit 3"), FRAGILE),
+        "[notify.me]\ndesktop = true\n".to_owned(),
+    ]);
+    let told = |event: &str| -> Vec<String> {
+        let text = std::fs::read_to_string(format!("{shown}.{event}")).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    };
+    await_that("the trouble", || !told("crashed-out").is_empty());
+    let trouble = told("crashed-out");
+    let options = [":7", "--app-name=defib", "--urgency=critical", "--"];
+    assert_eq!(trouble[..4], options, "{trouble:#?}");
+    assert_eq!(trouble[4], "defib: a crashed-out", "{trouble:#?}");
+    assert!(trouble[5].starts_with("a has crashed out after 1 death"), "{trouble:#?}");
+    std::fs::write(&well, "").unwrap();
+    bench.defib(&["revive", "a"]).good();
+    await_that("the recovery", || !told("recovered").is_empty());
+    let end = told("recovered");
+    assert_eq!(end[2], "--urgency=normal", "{end:#?}");
+    assert_eq!(end[5], "a is well again; it was crashed-out", "{end:#?}");
 }
 
 #[test]

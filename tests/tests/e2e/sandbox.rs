@@ -374,6 +374,9 @@ fn an_agent_that_may_look_can_ask_why_its_sibling_died() {
             r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#,
             r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
             r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"why","arguments":{"name":"other"}}}"#,
+            r#"{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"history","arguments":{"name":"other"}}}"#,
+            r#"{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"history","arguments":{}}}"#,
+            r#"{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"history","arguments":{"name":"foreign"}}}"#,
         ];
         let says: String = says.map(|line| format!("echo '{line}'\n")).concat();
         std::fs::write(&file, format!("({says}exec sleep 1000) | {defib} mcp\n")).unwrap();
@@ -382,12 +385,45 @@ fn an_agent_that_may_look_can_ask_why_its_sibling_died() {
     let events =
         bench.up(&[bench.agent("other", "eprint 'wings fell off' exit 3", "restart = \"never\"")]);
     events.of("other", "run-died");
+    // Somebody else's, in the same home.
+    let folder = bench.project().join("else");
+    std::fs::create_dir(&folder).unwrap();
+    let foreign = bench.agent("foreign", "exit 9", "restart = \"never\"");
+    let text = format!("[project]\nname = \"else\"\n{foreign}");
+    std::fs::write(folder.join("defib.toml"), text).unwrap();
+    let file = folder.join("defib.toml").display().to_string();
+    bench.defib(&["up", "--detach", "-f", &file]).good();
+    events.of("foreign", "run-died");
     let other = bench.agent("other", "eprint 'wings fell off' exit 3", "restart = \"never\"");
     let looks = format!("{}views = \"project\"\n", ask("looks"));
     bench.up(&[other, looks, ask("own")]);
-    let answer = |name| bench.await_log(name, |log| log.contains("\"id\":2"));
-    assert!(answer("looks").contains("wings fell off"), "{}", answer("looks"));
-    assert!(answer("own").contains("speak for itself alone"), "{}", answer("own"));
+    // Answers come as they are ready, each on a line of its own.
+    let answer = |name: &str, id: u32| -> serde_json::Value {
+        let is_it = |answer: &serde_json::Value| answer["id"] == id;
+        let find = |log: &str| log.lines().filter_map(|l| serde_json::from_str(l).ok()).find(is_it);
+        let log = bench.await_log(name, |log| find(log).is_some());
+        find(&log).expect("it was found")["result"].clone()
+    };
+    let why = answer("looks", 2);
+    assert!(why["content"][0]["text"].as_str().unwrap().contains("wings fell off"), "{why}");
+    let agents = |id| -> Vec<String> {
+        let answer = answer("looks", id);
+        let runs = answer["structuredContent"]["runs"].as_array().expect("runs").clone();
+        let mut names: Vec<String> =
+            runs.iter().map(|run| run["agent"].as_str().unwrap().to_owned()).collect();
+        names.sort();
+        names.dedup();
+        names
+    };
+    assert_eq!(agents(3), ["other"]);
+    assert_eq!(agents(4), ["looks", "other", "own"]);
+    assert_eq!(agents(5), [""; 0], "another project's are not shown");
+    for id in 2..=5 {
+        let refused = answer("own", id);
+        assert_eq!(refused["isError"], true, "{refused}");
+        let text = refused["content"][0]["text"].as_str().unwrap();
+        assert!(text.contains("speak for itself alone"), "{text}");
+    }
 }
 
 #[test]

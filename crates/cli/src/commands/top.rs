@@ -11,7 +11,7 @@ use crate::tui;
 #[command(after_help = "\
 What flaps comes first, then what is crashed-out or halted, then the rest. Arrows select an agent; w \
 says why it is as it is, l shows what it writes, e what was decided. s starts, x stops, r restarts, v \
-revives, k kills, f funds, a attaches. / filters, g shows groups, ? every key, q quits. It works from \
+revives, k kills, f funds, c grants a capability, a attaches. / filters, g shows groups, ? every key, q quits. It works from \
 80 by 24 on, without colours where NO_COLOR is set, and goes on when the daemon is replaced.
 
 Examples:

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use defib_core::{Name, RunId, State};
-use defib_daemon::wire::{Action, AgentStatus, GroupStatus, Why};
+use defib_daemon::wire::{Action, AgentStatus, CapabilityChange, GroupStatus, TotalsStatus, Why};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde_json::Value;
@@ -23,6 +23,8 @@ const BEATS_EVERY: Duration = Duration::from_secs(5);
 pub(crate) enum News {
     /// Every agent and group as they are.
     Listed { agents: Vec<AgentStatus>, groups: Vec<GroupStatus> },
+    /// What the last day adds up to.
+    Totals(TotalsStatus),
     /// The daemon does not answer.
     Away,
     /// Events, oldest first.
@@ -42,6 +44,8 @@ pub(crate) enum Effect {
     Act { name: Name, action: Action, kill: bool },
     /// Give an agent something to spend.
     Fund { name: Name, amount: f64, unit: String },
+    /// Let an agent's next runs do something, or no longer.
+    Change { name: Name, change: CapabilityChange, token: String },
     /// Ask why.
     Why(Name),
     /// Follow this log, and no other; the number comes back with its pieces.
@@ -69,6 +73,8 @@ pub(crate) enum Prompt {
     Kill(Name),
     /// How much to give.
     Fund { name: Name, text: String },
+    /// What to grant, or after a minus to revoke.
+    Change { name: Name, text: String },
 }
 
 /// What has the focus.
@@ -88,6 +94,8 @@ pub(crate) struct App {
     pub(crate) zone: TimeZone,
     pub(crate) agents: Vec<AgentStatus>,
     groups: Vec<GroupStatus>,
+    /// What the last day adds up to, once that is known.
+    pub(crate) totals: Option<TotalsStatus>,
     /// When the agents were as they are listed.
     pub(crate) listed_at: Timestamp,
     pub(crate) rows: Vec<Row>,
@@ -122,6 +130,7 @@ impl App {
             zone,
             agents: Vec::new(),
             groups: Vec::new(),
+            totals: None,
             listed_at: now,
             rows: Vec::new(),
             wish: Wish::default(),
@@ -152,6 +161,7 @@ impl App {
                 self.arrange();
                 return self.follow_selection();
             }
+            News::Totals(totals) => self.totals = Some(totals),
             News::Away => {
                 self.away.get_or_insert(self.now);
             }

@@ -2,9 +2,9 @@
 //! it and sends it on; none wakes up while nothing happens.
 
 use std::io::{PipeWriter, stdin};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use defib_core::Name;
 use defib_daemon::logs::{Frames, Place};
@@ -23,6 +23,8 @@ use crate::home::Home;
 
 /// However much happens, the list is not asked for more often.
 const LISTS_EVERY: Duration = Duration::from_millis(200);
+/// What a change adds up to is asked for so long after it, with all that came meanwhile.
+const TOTALS_AFTER: Duration = Duration::from_secs(2);
 /// How often a daemon that is away is looked for.
 const LOOKS_EVERY: Duration = Duration::from_millis(500);
 /// How many lines of the past a log begins with.
@@ -138,15 +140,34 @@ pub(crate) fn list(client: &Client) -> Result<News, Failure> {
     Ok(News::Listed { agents, groups })
 }
 
-/// Asks for the list whenever somebody says that it may have changed.
+/// Asks for the list whenever somebody says that it may have changed; and after that, less often, for
+/// what it all adds up to.
 pub(crate) fn keep_listed(client: Client, sender: Sender<Happening>) -> Sender<()> {
     let (changed, changes) = channel::<()>();
     std::thread::spawn(move || {
-        while changes.recv().is_ok() {
-            // What has been said until now is answered by this list.
-            while changes.try_recv().is_ok() {}
+        let mut due = Some(Instant::now());
+        loop {
+            let change = match due {
+                // However much goes on happening.
+                Some(at) if at <= Instant::now() => Err(RecvTimeoutError::Timeout),
+                Some(at) => changes.recv_timeout(at.saturating_duration_since(Instant::now())),
+                None => changes.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            };
             // Whether the daemon is away is for the one to say who follows its events.
-            if let Ok(news) = list(&client)
+            let news = match change {
+                Err(RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Timeout) => {
+                    due = None;
+                    client.get("/api/v1/totals?since=24h").map(News::Totals)
+                }
+                Ok(()) => {
+                    // What has been said until now is answered by this list.
+                    while changes.try_recv().is_ok() {}
+                    due.get_or_insert_with(|| Instant::now() + TOTALS_AFTER);
+                    list(&client)
+                }
+            };
+            if let Ok(news) = news
                 && sender.send(Happening::News(news)).is_err()
             {
                 return;

@@ -40,12 +40,13 @@ pub(crate) enum Press {
 }
 
 /// What every key does, in the order in which people look for it.
-pub(crate) const TABLE: [(&str, &str); 18] = [
+pub(crate) const TABLE: [(&str, &str); 19] = [
     ("Up Down PgUp PgDn Home End", "move, or scroll the pane that has the focus"),
     ("s  x  r", "start, stop, restart (on a group: its members)"),
     ("v", "revive what is crashed-out or halted"),
     ("k", "kill: stop without asking it first (asks you)"),
     ("f", "fund: give it something to spend (asks how much)"),
+    ("c", "capability: grant one, or revoke it (asks which)"),
     ("a", "attach to its terminal; Ctrl-\\ comes back"),
     ("w  Enter", "why it is as it is"),
     ("l", "what it writes, as it writes it"),

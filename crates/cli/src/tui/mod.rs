@@ -23,7 +23,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use defib_core::Name;
-use defib_daemon::wire::{ActionOptions, AgentStatus};
+use defib_daemon::wire::{ActionOptions, AgentStatus, CapabilityRequest, Caps};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};
@@ -169,6 +169,16 @@ impl Sitting {
                     let receipt: Value = client.post(&path, &body)?;
                     let left = receipt["balance"].as_f64().map(number).unwrap_or_default();
                     Ok(format!("{name}: {left} {unit}"))
+                }),
+                Effect::Change { name, change, token } => self.ask(move |client| {
+                    let path =
+                        format!("/api/v1/agents/{}/{}", segment(name.as_str())?, change.word());
+                    let request = CapabilityRequest { capabilities: vec![token] };
+                    let caps: Caps = client.post(&path, &request)?;
+                    let next = caps.capabilities_pending.as_ref();
+                    let when = if next.is_some() { " from its next run on" } else { "" };
+                    let may = next.or(caps.capabilities.as_ref()).map(|all| all.join(" "));
+                    Ok(format!("{name} may{when}: {}", may.as_deref().unwrap_or("everything")))
                 }),
             }
         }

@@ -2,8 +2,8 @@
 
 #![allow(clippy::wildcard_enum_match_arm, reason = "most keys mean nothing in most places")]
 
-use defib_core::Name;
-use defib_daemon::wire::Action;
+use defib_core::{Capability, Name};
+use defib_daemon::wire::{Action, CapabilityChange};
 
 use super::app::{App, Effect, Focus, Prompt};
 use super::keys::Press;
@@ -32,6 +32,7 @@ impl App {
                 _ => self.say(format!("{name} was not killed")),
             },
             Some(Prompt::Fund { name, text }) => self.press_fund(name, text, press),
+            Some(Prompt::Change { name, text }) => self.press_change(name, text, press),
             None => self.press_plain(press),
         }
     }
@@ -46,6 +47,7 @@ impl App {
             Press::Char('v') => return self.on_selected(Action::Revive),
             Press::Char('k') => self.prompt = self.selected().cloned().map(Prompt::Kill),
             Press::Char('f') => return self.begin_fund(),
+            Press::Char('c') => return self.begin_change(),
             Press::Char('a') => return self.attach(),
             Press::Char('w') => return self.toggle(Kind::Why),
             Press::Enter if self.focus == Focus::List => return self.toggle(Kind::Why),
@@ -214,6 +216,37 @@ impl App {
             _ => {
                 edit(&mut text, press);
                 self.prompt = Some(Prompt::Fund { name, text });
+                Vec::new()
+            }
+        }
+    }
+
+    fn begin_change(&mut self) -> Vec<Effect> {
+        let Some(agent) = self.selected_agent() else {
+            return self.complain("select an agent whose capabilities to change".to_owned());
+        };
+        self.prompt = Some(Prompt::Change { name: agent.name.clone(), text: String::new() });
+        Vec::new()
+    }
+
+    fn press_change(&mut self, name: Name, mut text: String, press: Press) -> Vec<Effect> {
+        match press {
+            Press::Escape => self.say(format!("{name} may do what it could")),
+            Press::Enter => {
+                let (change, token) = match text.trim().strip_prefix('-') {
+                    Some(token) => (CapabilityChange::Revoke, token.trim_start()),
+                    None => (CapabilityChange::Grant, text.trim()),
+                };
+                if let Err(bad) = Capability::parse(token) {
+                    self.prompt = Some(Prompt::Change { name, text });
+                    return self.complain(bad.to_string());
+                }
+                self.notice = Some((format!("{} {name} {token}: asked", change.word()), false));
+                vec![Effect::Change { name, change, token: token.to_owned() }]
+            }
+            _ => {
+                edit(&mut text, press);
+                self.prompt = Some(Prompt::Change { name, text });
                 Vec::new()
             }
         }

@@ -1,7 +1,7 @@
 //! What the view knows after which keys and news, and what it looks like: snapshots of whole screens.
 
 use defib_core::Name;
-use defib_daemon::wire::{Action, AgentStatus, GroupStatus, Why};
+use defib_daemon::wire::{Action, AgentStatus, CapabilityChange, GroupStatus, Why};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use ratatui::Terminal;
@@ -272,6 +272,49 @@ fn a_fund_wants_an_amount_and_a_unit() {
     }
     let effect = Effect::Fund { name: name("crashloop"), amount: 2.5, unit: "usd".to_owned() };
     assert_eq!(type_in(&mut app, "f2.5 usd\n"), [effect]);
+}
+
+#[test]
+fn a_capability_is_granted_or_after_a_minus_revoked() {
+    let mut app = app();
+    app.press(Press::Down);
+    for wrong in ["c\n", "cfly\n", "c-\n", "cnet:x\n"] {
+        assert_eq!(type_in(&mut app, wrong), [], "{wrong}");
+        assert!(matches!(app.prompt, Some(Prompt::Change { .. })), "{wrong}");
+        type_in(&mut app, "^");
+    }
+    let effect =
+        |change| Effect::Change { name: name("crashloop"), change, token: "net:443".to_owned() };
+    assert_eq!(type_in(&mut app, "cnet:443\n"), [effect(CapabilityChange::Grant)]);
+    assert_eq!(type_in(&mut app, "c-net:443\n"), [effect(CapabilityChange::Revoke)]);
+}
+
+#[test]
+fn that_nobody_is_told_is_said_whether_or_not_somebody_is_needed() {
+    let failing = json!({ "channels_failing": [{ "channel": "ops", "at": NOW, "attempts": 3,
+        "why": "127.0.0.1 refused the connection", "given_up": false }] });
+    let mut app = listed(vec![agent("a", &failing), agent("b", &failing)]);
+    let said = "channel nightshift/ops fails: 127.0.0.1 refused the connection";
+    assert!(drawn(&mut app, 80, 24).contains(said));
+    let mut all = agents();
+    all.push(agent("a", &failing));
+    let mut app = listed(all);
+    let screen = drawn(&mut app, 80, 24);
+    assert!(screen.contains("2 need you: crashloop, planner") && screen.contains(said), "{screen}");
+}
+
+#[test]
+fn what_a_day_adds_up_to_is_in_the_head_where_it_fits() {
+    let mut app = listed(vec![agent("a", &json!({}))]);
+    assert!(!drawn(&mut app, 80, 24).contains("permanent"));
+    let totals = json!({ "since": NOW, "runs": 9, "deaths": 8, "restarts": 6, "permanent_deaths": 2,
+        "recoveries": 6, "mean_recovery_s": 9.0, "median_recovery_s": 1.2345 });
+    app.take(News::Totals(serde_json::from_value(totals).unwrap()));
+    let screen = drawn(&mut app, 80, 24);
+    assert!(screen.contains("2 permanent deaths, back in 1.2s"), "{screen}");
+    // States go before it.
+    let screen = drawn(&mut app, 50, 24);
+    assert!(screen.contains("1 running") && !screen.contains("permanent"), "{screen}");
 }
 
 #[test]

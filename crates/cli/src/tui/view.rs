@@ -1,6 +1,11 @@
 //! Draws what the view knows: header, list, pane, status line, keys. It decides nothing.
 
-use defib_core::State;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use defib_core::span::Shown;
+use defib_core::{Name, State};
+use defib_daemon::wire::ChannelFailure;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Position, Rect};
 use ratatui::style::Style;
@@ -36,18 +41,17 @@ const ASCII: border::Set<'static> = border::Set {
 /// Draws everything. The sizes that were drawn in are what pages are as long as.
 pub(crate) fn draw(frame: &mut Frame<'_>, app: &mut App, look: Look) {
     let banner = banner(app, look);
+    let loudness = u16::try_from(banner.len()).unwrap_or(0);
     let [head, loud, body, said, keys] = Layout::vertical([
         Constraint::Length(1),
-        Constraint::Length(u16::from(banner.is_some())),
+        Constraint::Length(loudness),
         Constraint::Fill(1),
         Constraint::Length(1),
         Constraint::Length(1),
     ])
     .areas(frame.area());
     frame.render_widget(header(app, look, usize::from(head.width)), head);
-    if let Some(banner) = banner {
-        frame.render_widget(banner, loud);
-    }
+    frame.render_widget(Paragraph::new(banner), loud);
     let pane = match (&app.pane, app.is_zoomed) {
         (None, _) => 0,
         (Some(_), true) => body.height,
@@ -92,7 +96,7 @@ fn header(app: &App, look: Look, width: usize) -> Line<'static> {
         .map(|state| (state, app.agents.iter().filter(|agent| agent.state == state).count()))
         .filter(|(_, count)| *count > 0)
         .collect();
-    let line = |words: Words| {
+    let line = |words: Words, totals: Option<String>| {
         let said = |shape: char, count: usize, word: &str, is_loud: bool| match words {
             Words::Loud if !is_loud => format!("  {shape} {count}"),
             Words::None => format!(" {shape}{count}"),
@@ -107,11 +111,28 @@ fn header(app: &App, look: Look, width: usize) -> Line<'static> {
             let text = said(look.shape(*state), *count, state.word(), is_loud);
             spans.push(Span::styled(text, look.state(*state)));
         }
+        spans.extend(totals.map(|totals| Span::styled(totals, dim())));
         Line::from(spans)
     };
-    let fitting =
-        [Words::All, Words::Loud].map(line).into_iter().find(|line| line.width() <= width);
-    fitting.unwrap_or_else(|| line(Words::None))
+    let tries = [(Words::All, totals(app)), (Words::All, None), (Words::Loud, None)];
+    let mut lines = tries.into_iter().map(|(words, totals)| line(words, totals));
+    lines.find(|line| line.width() <= width).unwrap_or_else(|| line(Words::None, None))
+}
+
+/// What the last day adds up to, beside what is so now.
+fn totals(app: &App) -> Option<String> {
+    let totals = app.totals.as_ref()?;
+    let deaths = totals.permanent_deaths;
+    let recovery = totals.median_recovery_s.and_then(|s| Duration::try_from_secs_f64(s).ok());
+    let recovery = recovery.map(|span| {
+        // Nobody reads the milliseconds of minutes.
+        let unit = if span < Duration::from_secs(10) { 100 } else { 1000 };
+        let millis = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+        format!(", back in {}", Shown(Duration::from_millis(millis / unit * unit)))
+    });
+    let plural = if deaths == 1 { "" } else { "s" };
+    let recovery = recovery.unwrap_or_default();
+    Some(format!("  {deaths} permanent death{plural}{recovery}"))
 }
 
 /// Which states are told by their words as well, and not by their shapes alone.
@@ -123,14 +144,15 @@ enum Words {
     None,
 }
 
-/// What cannot wait: that what is shown is old, or that agents need a person.
-fn banner(app: &App, look: Look) -> Option<Line<'static>> {
+/// What cannot wait: that what is shown is old, or that agents need a person; and that nobody would be
+/// told of it.
+fn banner(app: &App, look: Look) -> Vec<Line<'static>> {
     if let Some(since) = app.away {
         let text = format!(
             " stale since {}: the daemon does not answer; it is asked again and again ",
             app.clock(since)
         );
-        return Some(Line::styled(text, look.banner()));
+        return vec![Line::styled(text, look.banner())];
     }
     let is_down = |state| matches!(state, State::CrashedOut | State::Halted);
     let down: Vec<&str> = app
@@ -142,7 +164,27 @@ fn banner(app: &App, look: Look) -> Option<Line<'static>> {
     let (count, names) = (down.len(), down.iter().take(8).copied().collect::<Vec<_>>().join(", "));
     let more = if count > 8 { format!(" and {} more", count - 8) } else { String::new() };
     let verb = if count == 1 { "needs" } else { "need" };
-    (count > 0).then(|| Line::styled(format!(" {count} {verb} you: {names}{more} "), look.banner()))
+    let down = (count > 0).then(|| format!(" {count} {verb} you: {names}{more} "));
+    let texts = down.into_iter().chain(failing(app));
+    texts.map(|text| Line::styled(text, look.banner())).collect()
+}
+
+/// That messages to people do not arrive: of one channel why, of several which.
+fn failing(app: &App) -> Option<String> {
+    let all = app.agents.iter().flat_map(|agent| {
+        agent.channels_failing.iter().map(|failure| ((&agent.project, &failure.channel), failure))
+    });
+    let all: BTreeMap<_, &ChannelFailure> = all.collect();
+    let called = |(project, channel): (&Name, &Name)| format!("{project}/{channel}");
+    match all.iter().next()? {
+        (channel, failure) if all.len() == 1 => {
+            Some(format!(" channel {} fails: {} ", called(*channel), failure.why))
+        }
+        _ => {
+            let names: Vec<String> = all.into_keys().map(called).collect();
+            Some(format!(" {} channels fail: {} ", names.len(), names.join(", ")))
+        }
+    }
 }
 
 fn draw_list(frame: &mut Frame<'_>, app: &mut App, look: Look, area: Rect) {
@@ -271,6 +313,9 @@ fn draw_said(frame: &mut Frame<'_>, app: &App, look: Look, area: Rect) {
         Some(Prompt::Fund { name, text }) => {
             Some(format!("fund {name} with (such as 10 usd): {text}"))
         }
+        Some(Prompt::Change { name, text }) => {
+            Some(format!("grant {name} (such as net:443; -net:443 revokes): {text}"))
+        }
         None => None,
     };
     if let Some((text, is_wrong)) = &app.notice {
@@ -328,6 +373,7 @@ fn hints(app: &App, look: Look, width: usize) -> Line<'static> {
         ("k", "kill"),
         ("a", "attach"),
         ("f", "fund"),
+        ("c", "capability"),
         ("o", "order"),
         ("g", "groups"),
     ];

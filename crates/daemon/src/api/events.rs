@@ -110,7 +110,7 @@ async fn events(
 
 type SseSender = mpsc::Sender<Result<SseEvent, Infallible>>;
 
-/// The client has gone.
+/// The client has gone, or it cannot be told what comes next and has to ask again.
 struct Gone;
 
 /// One who follows.
@@ -155,11 +155,12 @@ impl Follower {
     }
 
     /// Sends what the history has after the last one and before `end`, piece by piece: a client that
-    /// is slow holds up nothing but the piece that it reads.
+    /// is slow holds up nothing but the piece that it reads. Where it cannot be read the stream ends:
+    /// whoever comes back with the last number gets all of it then, and nothing is passed over.
     async fn catch_up(&mut self, end: u64) -> Result<(), Gone> {
         loop {
             let piece = past(&self.desk, Some(self.told), Take::First(PIECE), None).await;
-            let piece = piece.unwrap_or_default();
+            let piece = piece.map_err(|_| Gone)?;
             for event in piece.iter().take_while(|event| event.seq < end) {
                 self.tell(event).await?;
             }

@@ -68,10 +68,14 @@ async fn plain(
 ) -> Result<Response, Trouble> {
     let LogQuery { lines, run, follow } = query;
     let lines = lines as usize;
-    let agents = desk.ask(|answer| Ask::Status(vec![name], answer)).await?;
-    let Some(name) = agents.into_iter().next().map(|agent| agent.name) else {
-        return Err(Trouble::new(ErrorCode::NoSuchAgent, "the group has no members"));
+    let asked = name.clone();
+    let agents = desk.ask(|answer| Ask::Status(vec![asked], answer)).await?;
+    let [agent] = agents.as_slice() else {
+        let message = format!("{name} is a group; a log is one agent's");
+        let hint = "ask for each of its members, or for several by POST /api/v1/logs";
+        return Err(Trouble::new(ErrorCode::BadRequest, message).hint(hint));
     };
+    let name = agent.name.clone();
     let request = LogRequest { agents: vec![(name, None)], lines, run: run.map(RunId), follow };
     let readers = open(&desk, &request)?;
     Ok(stream(&desk, readers, follow, BTreeMap::new(), |frame| frame.bytes))

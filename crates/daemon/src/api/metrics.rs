@@ -17,7 +17,7 @@ use super::events::blocking;
 use super::extract::{Params, moment};
 use super::spec::Usual;
 use super::{Desk, Trouble};
-use crate::tally::{Happened, Tally};
+use crate::tally::{Happened, KINDS, Tally};
 use crate::wire::{ErrorCode, TotalsStatus, stamp};
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -70,7 +70,8 @@ async fn totals(
             mean_recovery_s: None,
             median_recovery_s: None,
         };
-        let filter = EventFilter { since: Some(since), ..EventFilter::default() };
+        let kinds = KINDS.map(str::to_owned).to_vec();
+        let filter = EventFilter { since: Some(since), kinds, ..EventFilter::default() };
         Reader::open(&path)?.each_event(&filter, |event| {
             match tally.add(&event) {
                 Some(Happened::Began { restart }) => {

@@ -1,16 +1,19 @@
 //! Money: what agents are given, and what became of it.
 
 use axum::extract::State;
-use axum::response::Json;
+use axum::http::{HeaderMap, Uri};
+use axum::response::{Json, Response};
 use defib_core::Name;
 use defib_history::{Entry, Reader};
 use serde::Deserialize;
 use tokio::sync::oneshot;
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::extract::{Body, Segments};
+use super::answer::Listed;
+use super::events::blocking;
+use super::extract::{Body, Params, Segments, bounded};
 use super::spec::{OfAgent, Usual, WithBody};
 use super::{Desk, Trouble};
 use crate::ledger::{Receipt, amount, micros};
@@ -78,22 +81,51 @@ pub(crate) fn checked(amount: f64, unit: &str) -> Result<i64, Trouble> {
     Ok(micros)
 }
 
-/// What an agent was given and what it spent, oldest first: the newest thousand lines.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct LedgerQuery {
+    /// At most so many: the newest. A `Link` says where those before them are.
+    #[param(minimum = 1, maximum = 1_000)]
+    limit: Option<u32>,
+    /// Those before this line, as the `Link` of the page before says.
+    cursor: Option<u64>,
+}
+
+/// What an agent was given and what it spent, oldest first: the newest of the thousand lines that are
+/// kept.
 #[utoipa::path(
     get, path = "/api/v1/agents/{name}/ledger", tag = "agents",
-    params(("name" = String, Path, description = "The agent.")),
-    responses((status = 200, body = [LedgerLine]), OfAgent, Usual)
+    params(("name" = String, Path, description = "The agent."), LedgerQuery),
+    responses(
+        (status = 200, body = [LedgerLine]), (status = 304, description = "It is as it was."),
+        OfAgent, Usual
+    )
 )]
 async fn ledger(
     State(desk): State<Desk>,
+    headers: HeaderMap,
+    uri: Uri,
     Segments(name): Segments<String>,
-) -> Result<Json<Vec<LedgerLine>>, Trouble> {
+    Params(query): Params<LedgerQuery>,
+) -> Result<Response, Trouble> {
     let agent = desk.agent(&name).await?;
-    lines_of(&desk, agent).await.map(Json)
+    let limit = bounded("limit", query.limit, LINES, LINES)? as usize;
+    let mut entries = entries_of(&desk, agent).await?;
+    entries.retain(|entry| query.cursor.is_none_or(|cursor| entry.number < cursor));
+    let older = entries.len().saturating_sub(limit);
+    entries.drain(..older);
+    let first = entries.first().filter(|_| older > 0);
+    let next = first.map(|entry| ("cursor", entry.number.to_string()));
+    let lines: Vec<LedgerLine> = entries.into_iter().map(|entry| line(&desk, entry)).collect();
+    Listed { list: &lines, next }.answer(&headers, &uri)
 }
 
 /// The newest lines of an agent's ledger, oldest first.
 pub(super) async fn lines_of(desk: &Desk, agent: Name) -> Result<Vec<LedgerLine>, Trouble> {
+    Ok(entries_of(desk, agent).await?.into_iter().map(|entry| line(desk, entry)).collect())
+}
+
+async fn entries_of(desk: &Desk, agent: Name) -> Result<Vec<Entry>, Trouble> {
     let (flushed, until) = oneshot::channel();
     let tell = move || {
         let _ = flushed.send(());
@@ -102,26 +134,13 @@ pub(super) async fn lines_of(desk: &Desk, agent: Name) -> Result<Vec<LedgerLine>
     // Without an answer the daemon is ending; what is on disk is shown.
     let _ = until.await;
     let path = desk.history.clone();
-    let read = tokio::task::spawn_blocking(move || {
-        Reader::open(&path).and_then(|reader| reader.ledger(&agent, LINES))
-    });
-    match read.await {
-        Ok(Ok(entries)) => {
-            let mut lines: Vec<LedgerLine> = entries.into_iter().map(line).collect();
-            for line in &mut lines {
-                line.agent = desk.engine.shown().name(&line.agent);
-            }
-            Ok(lines)
-        }
-        Ok(Err(error)) => Err(Trouble::new(ErrorCode::Failed, error)),
-        Err(_) => Err(Trouble::new(ErrorCode::Failed, "the daemon is ending")),
-    }
+    blocking(move || Reader::open(&path)?.ledger(&agent, LINES)).await
 }
 
-fn line(entry: Entry) -> LedgerLine {
+fn line(desk: &Desk, entry: Entry) -> LedgerLine {
     let Entry { agent, number: _, at, what, unit, micros, balance, run, source } = entry;
     LedgerLine {
-        agent,
+        agent: desk.engine.shown().name(&agent),
         at: stamp(at),
         what,
         unit,

@@ -1,5 +1,6 @@
 //! Runs: what agents lived through, newest first.
 
+use axum::Extension;
 use axum::extract::State;
 use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
@@ -16,6 +17,7 @@ use super::events::blocking;
 use super::extract::{Params, Segments, bounded, moment};
 use super::spec::{OfAgent, Usual};
 use super::{Desk, Trouble};
+use crate::doors::Sees;
 use crate::engine::Ask;
 use crate::wire::ErrorCode;
 use crate::wire::words::RunWord;
@@ -54,6 +56,7 @@ async fn history(
     State(desk): State<Desk>,
     headers: HeaderMap,
     uri: Uri,
+    sees: Option<Extension<Sees>>,
     Params(query): Params<HistoryQuery>,
 ) -> Result<Response, Trouble> {
     let agent = desk.key(query.agent).await?;
@@ -66,13 +69,10 @@ async fn history(
         (None, millis) => millis.map(Wall::from_millis),
     };
     let limit = bounded("limit", query.limit, MOST, MOST)?;
-    page(
-        &desk,
-        &headers,
-        &uri,
-        RunFilter { agent, since, limit: Some(limit), before: query.cursor },
-    )
-    .await
+    let project = sees.map(|Extension(Sees(project))| project);
+    let limit = Some(limit);
+    let filter = RunFilter { agent, project, since, limit, before: query.cursor };
+    page(&desk, &headers, &uri, filter).await
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -103,8 +103,8 @@ async fn runs(
 ) -> Result<Response, Trouble> {
     let agent = desk.agent(&name).await?;
     let limit = bounded("limit", query.limit, 100, MOST)?;
-    let filter =
-        RunFilter { agent: Some(agent), since: None, limit: Some(limit), before: query.cursor };
+    let (agent, limit, before) = (Some(agent), Some(limit), query.cursor);
+    let filter = RunFilter { agent, limit, before, ..RunFilter::default() };
     page(&desk, &headers, &uri, filter).await
 }
 

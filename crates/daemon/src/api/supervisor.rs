@@ -74,7 +74,8 @@ struct Told {
 
 impl Told {
     fn read(reader: &Reader) -> Result<Told, HistoryError> {
-        let of = |kind: &str| EventFilter { kind: Some(kind.to_owned()), ..EventFilter::default() };
+        let of =
+            |kind: &str| EventFilter { kinds: vec![kind.to_owned()], ..EventFilter::default() };
         let start = EventFilter { take: Take::Last(1), ..of("daemon-started") };
         let after = reader.events(&start)?.first().map(|event| event.seq);
         let now = defib_host::clock::now().wall;

@@ -261,7 +261,7 @@ impl Herald {
     /// in it.
     async fn last_applied(&self) -> u64 {
         let filter = EventFilter {
-            kind: Some("config-applied".to_owned()),
+            kinds: vec!["config-applied".to_owned()],
             take: Take::Last(1),
             ..EventFilter::default()
         };
