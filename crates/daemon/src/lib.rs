@@ -16,6 +16,7 @@ macro_rules! say {
     }};
 }
 
+pub mod adhoc;
 mod api;
 pub mod audit;
 mod coroner;

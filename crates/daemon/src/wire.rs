@@ -309,6 +309,9 @@ pub struct DaemonInfo {
     pub pid: u32,
     /// Its version.
     pub version: String,
+    /// The file that it runs from.
+    #[serde(default)]
+    pub program: String,
     /// When it began.
     #[schema(value_type = MomentWord)]
     pub started_at: String,

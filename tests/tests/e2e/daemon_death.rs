@@ -1,6 +1,6 @@
 //! The daemon may die at any moment: no agent, no death, no line goes with it.
 
-use defib_e2e::{await_that, field, is, proc, whole_lines};
+use defib_e2e::{Ran, await_that, field, is, proc, whole_lines};
 use serde_json::Value;
 
 use crate::bench;
@@ -118,6 +118,14 @@ fn upgrade_swaps_the_daemon_and_agents_run_on() {
         assert_ne!(next, daemon);
         daemon = next;
     }
+    // By another program: that is what it runs from then on.
+    let newer = bench.project().join("newer");
+    std::fs::copy(defib_e2e::defib_path(), &newer).unwrap();
+    let mut upgrade = std::process::Command::new(&newer);
+    upgrade.arg("upgrade").env("DEFIB_HOME", bench.home());
+    Ran::to_end(upgrade).good();
+    let daemon = bench.kill_daemon();
+    assert_eq!(std::fs::read_link(format!("/proc/{daemon}/exe")).unwrap(), newer);
     let after: Vec<Value> = bench.statuses().iter().map(|status| status["pid"].clone()).collect();
     assert_eq!(before, after);
     std::fs::write(enough, "").unwrap();

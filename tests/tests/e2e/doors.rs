@@ -388,7 +388,9 @@ fn the_home_and_its_socket_are_the_users_alone() {
     let mode = |path: &std::path::Path| path.metadata().unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&bench.home()), 0o700);
     assert_eq!(mode(&bench.home().join("defib.sock")), 0o600);
-    for name in ["history.db", "intent.db", "audit.log", "keeper.log"] {
+    let run = ["run", "--name", "x", "--env", "A_SECRET=told", "--", "sleep", "1000"];
+    bench.defib(&run).good();
+    for name in ["history.db", "intent.db", "audit.log", "keeper.log", "adhoc", "adhoc/x.toml"] {
         assert_eq!(mode(&bench.home().join(name)) & 0o077, 0, "{name}");
     }
 }

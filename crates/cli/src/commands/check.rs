@@ -6,6 +6,7 @@ use defib_config::{Config, Loaded, Report};
 
 use super::ConfigFile;
 use super::timeline::policy_line;
+use super::warnings;
 use crate::failure::{Code, Failure};
 use crate::output;
 
@@ -40,8 +41,13 @@ impl Check {
         match &loaded.outcome.config {
             Some(_) if self.json => Ok(()),
             Some(config) => {
-                for line in unset(config, |name| std::env::var_os(name).is_some()) {
+                let is_set = |name: &str| std::env::var_os(name).is_some();
+                warnings::warn(config);
+                for line in unset(config, is_set) {
                     anstream::eprintln!("warning: {line}");
+                }
+                for line in warnings::missed(config, is_set) {
+                    anstream::eprintln!("hint: {line}");
                 }
                 output::print(&summary(&origin, config))
             }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use clap::Subcommand;
 use defib_daemon::{DaemonOptions, Will};
 use defib_host::home::HomeLock;
-use defib_host::{Bounds, Front, KeeperOptions};
+use defib_host::{Bounds, Front, KeeperOptions, Swept};
 use rustix::fs::MemfdFlags;
 
 use super::Context;
@@ -90,7 +90,16 @@ fn keeper(home: &Home, occasion: Occasion, heir: bool) -> Result<(), Failure> {
     };
     let metadata = std::fs::metadata(home.path()).map_err(failed("the home"))?;
     let home_key = format!("{}-{}", metadata.dev(), metadata.ino());
-    defib_host::sweep(&home_key);
+    let Swept { killed, left } = defib_host::sweep(&home_key);
+    if killed > 0 {
+        // What an earlier keeper left behind; nobody reads this unless something is odd.
+        let line = format!("defib: {killed} processes of a keeper that was killed were ended\n");
+        let _ = io::stderr().write_all(line.as_bytes());
+    }
+    if left > 0 {
+        let line = format!("defib: {left} of them have not gone; an agent may meet them\n");
+        let _ = io::stderr().write_all(line.as_bytes());
+    }
     let socket = home.socket();
     let _ = std::fs::remove_file(&socket);
     let listener = UnixListener::bind(&socket).map_err(failed("the socket"))?;

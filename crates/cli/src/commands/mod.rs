@@ -37,6 +37,7 @@ mod up;
 mod upgrade;
 mod version;
 mod view;
+mod warnings;
 mod why;
 
 use std::path::{Path, PathBuf};

@@ -4,6 +4,7 @@ use defib_core::Name;
 use defib_daemon::wire::{Mode, Plan as Changes};
 
 use super::up::request;
+use super::warnings;
 use super::{ConfigFile, Context};
 use crate::failure::Failure;
 use crate::output;
@@ -37,7 +38,9 @@ impl Plan {
 impl Reload {
     pub(crate) fn run(&self, context: &Context) -> Result<(), Failure> {
         let client = context.client()?;
-        let mut request = request(&self.file, self.file.config()?, Mode::Continuous)?;
+        let config = self.file.config()?;
+        warnings::warn(&config);
+        let mut request = request(&self.file, config, Mode::Continuous)?;
         request.reload = true;
         let changes: Changes = client.post("/api/v1/plan", &request)?;
         output::print(&shown(&changes))?;

@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 
 use defib_config::{Format, Options, Report};
 use defib_core::{Name, Preset};
-use defib_daemon::wire::{Mode, UpRequest};
+use defib_daemon::wire::{Mode, Plan, UpRequest};
 
 use serde_json::Value;
 
+use super::warnings;
 use super::{Context, segment};
 use crate::failure::{Code, Failure};
 use crate::output;
@@ -87,8 +88,7 @@ impl Run {
             anstream::eprint!("{}", report.render(true));
             return Err(Failure::told(Code::Usage));
         };
-        std::fs::create_dir_all(&folder).map_err(failed)?;
-        std::fs::write(&path, &text).map_err(failed)?;
+        warnings::warn(&config);
         let environment = defib_daemon::environment_for(&config, std::env::vars());
         let request = UpRequest {
             path: path.clone(),
@@ -98,6 +98,9 @@ impl Run {
             options: defib_config::Options::default(),
             reload: false,
         };
+        // Whether it can be applied is known before its file is there.
+        let _: Plan = client.post("/api/v1/plan", &request)?;
+        defib_daemon::adhoc::keep(&path, &text).map_err(failed)?;
         // Another project may have an agent of that name.
         let name = client.bring_up(&request)?.pop().unwrap_or(name);
         output::print(&format!("{name} is added; `defib logs -f {name}` shows what it writes\n"))

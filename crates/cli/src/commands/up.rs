@@ -1,11 +1,10 @@
 //! `defib up`.
 
 use std::io::IsTerminal;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
-use defib_config::{Config, Passed};
+use defib_config::Config;
 use defib_core::{Name, State};
 use defib_daemon::wire::{AgentStatus, DaemonInfo, Mode, UpRequest};
 use serde_json::{Value, json};
@@ -14,6 +13,7 @@ use super::first;
 use super::modules;
 use super::status::{is_down, is_settled, overview, status_line, statuses, warn_of_troubles};
 use super::view::LiveView;
+use super::warnings;
 use super::{ConfigFile, Context};
 use crate::client::Client;
 use crate::failure::{Code, Failure};
@@ -110,7 +110,8 @@ impl Up {
 
     fn try_to_bring_up(&self, context: &Context) -> Result<Brought, Failure> {
         let config = self.file.config()?;
-        for warning in warnings(&config).into_iter().chain(modules::check(&config)) {
+        warnings::warn(&config);
+        for warning in modules::check(&config) {
             anstream::eprintln!("warning: {warning}");
         }
         let has_modules = config.agents.iter().any(|agent| agent.module.is_some());
@@ -388,42 +389,4 @@ fn once(context: &Context, brought: &Brought, interrupted: &Interrupted) -> Resu
         Err(Failure::new(Code::Failed, "not every agent was done")
             .hint("above is why; `--mode once` restarts nothing"))
     }
-}
-
-/// What looks wrong with a valid config on this machine. The others start all the same.
-fn warnings(config: &Config) -> Vec<String> {
-    let mut warnings = Vec::new();
-    for agent in config.agents.iter().filter(|agent| agent.enabled) {
-        let name = &agent.name;
-        let cwd =
-            agent.cwd.as_ref().map_or_else(|| config.folder.clone(), |cwd| config.folder.join(cwd));
-        if !cwd.is_dir() {
-            warnings.push(format!("{name}: its folder {} is not there", cwd.display()));
-        }
-        if let defib_config::config::Command::Words(words) = &agent.command
-            && let Some(program) = words.first()
-        {
-            match find_program(program, &cwd) {
-                None => warnings.push(format!("{name}: there is no program {program:?}")),
-                Some(path) if path.metadata().is_ok_and(|file| file.len() == 0) => {
-                    warnings.push(format!("{name}: {} is empty", path.display()));
-                }
-                Some(_) => {}
-            }
-        }
-        for variable in agent.env_pass.iter().filter_map(Passed::needed) {
-            if std::env::var_os(variable).is_none() {
-                warnings.push(format!("{name}: env_pass names {variable}, which is not set"));
-            }
-        }
-    }
-    warnings
-}
-
-fn find_program(program: &str, cwd: &Path) -> Option<std::path::PathBuf> {
-    if program.contains('/') {
-        return Some(cwd.join(program)).filter(|path| path.exists());
-    }
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|path| path.is_file())
 }

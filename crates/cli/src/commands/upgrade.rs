@@ -1,5 +1,6 @@
 //! `defib upgrade`.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use defib_daemon::wire::DaemonInfo;
@@ -25,6 +26,14 @@ impl Upgrade {
             if let Ok(after) = client.get::<DaemonInfo>("/api/v1/daemon")
                 && after.pid != before.pid
             {
+                if Path::new(&after.program) != program {
+                    let what = format!("{} does not run as a daemon", program.display());
+                    return Err(Failure::new(Code::Failed, what).hint(format!(
+                        "{} has taken over again, and agents ran on; keeper.log in the home folder \
+                         says more",
+                        after.program
+                    )));
+                }
                 let (old, new) = (before.version, after.version);
                 return output::print(&format!(
                     "the daemon is now {new} (was {old}); agents ran on\n"

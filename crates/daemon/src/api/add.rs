@@ -17,6 +17,7 @@ use super::control::bring_up;
 use super::extract::{Body, plain};
 use super::spec::{Usual, WithBody};
 use super::{Desk, Trouble};
+use crate::adhoc;
 use crate::engine::Ask;
 use crate::policy::{Declared, declare};
 use crate::recipe::environment_for;
@@ -114,9 +115,7 @@ async fn add(
     // Whether it can be applied is known before its file is there.
     let asked = Box::new(up.clone());
     desk.ask(|answer| Ask::Plan(asked, answer)).await?;
-    let written = tokio::task::spawn_blocking(move || {
-        std::fs::create_dir_all(&folder).and_then(|()| std::fs::write(&path, text))
-    });
+    let written = tokio::task::spawn_blocking(move || adhoc::keep(&path, &text));
     match written.await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => {

@@ -223,7 +223,7 @@ impl Engine {
         let info = info(started.wall, heard.keeper_pid);
         let mut engine = Engine {
             boot: boot_id().unwrap_or_default().into(),
-            supervisor: Supervisor::new(settings.clone()),
+            supervisor: Supervisor::new(settings),
             view,
             keeper,
             intents: IntentDesk::start(history.clone())?,
@@ -383,7 +383,7 @@ impl Engine {
             let is_wished = wished.get(&name) == Some(&run);
             lives.entry(name).or_insert_with(Life::blank).was_running(run, is_wished);
         }
-        let totals = Supervisor::new(settings.clone()).totals();
+        let totals = Supervisor::new(settings).totals();
         let snapshot = Snapshot { lives, spent: BTreeMap::new(), totals };
         let topology = self.topology();
         let continuity = Continuity::Reboot;
@@ -520,6 +520,8 @@ fn info(started: Wall, keeper_pid: u32) -> DaemonInfo {
     DaemonInfo {
         pid: std::process::id(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        program: std::env::current_exe()
+            .map_or_else(|_| String::new(), |it| it.display().to_string()),
         started_at: stamp(started),
         keeper_pid,
         address: None,

@@ -1,0 +1,177 @@
+//! What looks wrong with a valid config on this machine: a warning an agent, never a refusal.
+//!
+//! The others start all the same, and so do these: by then somebody may have put it right.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use defib_config::config::{Agent, Command};
+use defib_config::{Config, Passed};
+
+/// Programs whose first argument, unless it is an option, is a script.
+const INTERPRETERS: [&str; 9] =
+    ["sh", "bash", "dash", "zsh", "python", "python3", "node", "ruby", "perl"];
+/// What people set for all that they run, and miss in what they leave running.
+const COMMONLY_MISSED: [&str; 12] = [
+    "SSH_AUTH_SOCK",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "NO_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
+    "no_proxy",
+    "SSL_CERT_FILE",
+    "NODE_EXTRA_CA_CERTS",
+    "REQUESTS_CA_BUNDLE",
+];
+
+/// Says on standard error what looks wrong.
+pub(crate) fn warn(config: &Config) {
+    for warning in config.agents.iter().filter(|agent| agent.enabled).flat_map(|agent| {
+        let lines = of_agent(config, agent, |name| std::env::var(name).ok());
+        lines.into_iter().map(|line| format!("{}: {line}", agent.name))
+    }) {
+        anstream::eprintln!("warning: {warning}");
+    }
+}
+
+fn of_agent(
+    config: &Config,
+    agent: &Agent,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let cwd =
+        agent.cwd.as_ref().map_or_else(|| config.folder.clone(), |cwd| config.folder.join(cwd));
+    if !cwd.is_dir() {
+        warnings.push(format!("its folder {} is not there", cwd.display()));
+    }
+    if let Command::Words(words) = &agent.command
+        && let Some(program) = words.first()
+    {
+        let path = agent.env.get("PATH").cloned().or_else(|| variable("PATH")).unwrap_or_default();
+        match find_program(program, &cwd, &path) {
+            None => warnings.push(format!("there is no program {program:?}")),
+            Some(file) => {
+                warnings.extend(unusable(&file, true));
+                warnings.extend(script(words, &cwd).and_then(|script| unusable(&script, false)));
+            }
+        }
+    }
+    let needed = agent.env_pass.iter().filter_map(Passed::needed);
+    let unset = needed.filter(|name| variable(name).is_none());
+    warnings.extend(unset.map(|name| format!("env_pass names {name}, which is not set")));
+    warnings
+}
+
+/// Variables that are set here, that agents commonly need, and that some are not given, a line each.
+pub(crate) fn missed(config: &Config, is_set: impl Fn(&str) -> bool) -> Vec<String> {
+    let agents = || config.agents.iter().filter(|agent| agent.enabled);
+    let lines = COMMONLY_MISSED.into_iter().filter(|name| is_set(name)).filter_map(|name| {
+        let has = |agent: &&Agent| {
+            agent.env.contains_key(name) || agent.env_pass.iter().any(|passed| passed.takes(name))
+        };
+        let without: Vec<&str> =
+            agents().filter(|agent| !has(agent)).map(|agent| agent.name.as_str()).collect();
+        let passed = match without.len() {
+            0 => return None,
+            count if count == agents().count() => "passed on to no agent".to_owned(),
+            _ => format!("not passed on to {}", without.join(", ")),
+        };
+        Some(format!("{name} is set here and {passed}; env_pass would do that"))
+    });
+    lines.collect()
+}
+
+/// The script that an interpreter is to run.
+fn script(words: &[String], cwd: &Path) -> Option<PathBuf> {
+    let [program, script, ..] = words else { return None };
+    let name = program.rsplit('/').next()?;
+    let is_script = INTERPRETERS.contains(&name) && !script.starts_with('-');
+    is_script.then(|| cwd.join(script))
+}
+
+/// Why a file cannot be run.
+fn unusable(file: &Path, as_program: bool) -> Option<String> {
+    let shown = file.display();
+    let Ok(metadata) = file.metadata() else { return Some(format!("{shown} is not there")) };
+    if metadata.len() == 0 && metadata.is_file() {
+        return Some(format!("{shown} is empty"));
+    }
+    let may_run = metadata.permissions().mode() & 0o111 != 0;
+    (as_program && !may_run).then(|| format!("{shown} may not be run; `chmod +x` permits it"))
+}
+
+fn find_program(program: &str, cwd: &Path, path: &str) -> Option<PathBuf> {
+    if program.contains('/') {
+        return Some(cwd.join(program)).filter(|path| path.exists());
+    }
+    std::env::split_paths(path).map(|folder| folder.join(program)).find(|path| path.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(folder: &Path, text: &str) -> Config {
+        defib_config::parse_in(folder, text).config.unwrap()
+    }
+
+    fn of(folder: &Path, text: &str) -> Vec<String> {
+        let config = config(folder, text);
+        let lines = of_agent(&config, &config.agents[0], |name| {
+            (name == "PATH").then(|| "/usr/bin:/bin".to_owned())
+        });
+        lines.iter().map(|line| line.replace(&folder.display().to_string(), "FOLDER")).collect()
+    }
+
+    #[test]
+    fn what_an_interpreter_is_to_run_is_looked_at_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        std::fs::write(path.join("empty.sh"), "").unwrap();
+        std::fs::write(path.join("good.sh"), "true\n").unwrap();
+        let told = |command: &str| of(path, &format!("[agent.a]\ncommand = {command:?}\n"));
+        assert_eq!(told("bash empty.sh"), ["FOLDER/empty.sh is empty"]);
+        assert_eq!(told("/bin/sh gone.sh"), ["FOLDER/gone.sh is not there"]);
+        assert_eq!(told("sh -c true"), [""; 0]);
+        assert_eq!(told("sh good.sh"), [""; 0]);
+        assert_eq!(told("./good.sh"), ["FOLDER/good.sh may not be run; `chmod +x` permits it"]);
+        assert_eq!(told("good.sh"), ["there is no program \"good.sh\""]);
+    }
+
+    #[test]
+    fn a_program_is_looked_for_where_its_agent_will_look() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        std::fs::write(path.join("mine"), "#!/bin/sh\n").unwrap();
+        let mode = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(path.join("mine"), mode).unwrap();
+        let with_path = format!("[agent.a]\ncommand = \"mine\"\nenv = {{ PATH = {path:?} }}\n");
+        assert_eq!(of(path, &with_path), [""; 0]);
+        let names = "[agent.a]\ncommand = \"true\"\nenv_pass = [\"A\", \"B?\", \"C*\"]\n";
+        assert_eq!(of(path, names), ["env_pass names A, which is not set"]);
+    }
+
+    #[test]
+    fn what_is_commonly_missed_is_said_with_those_who_miss_it() {
+        let text = "[agent.a]\ncommand = \"true\"\nenv_pass = [\"*_PROXY\"]\n\
+                    [agent.b]\ncommand = \"true\"\nenv = { SSH_AUTH_SOCK = \"x\" }\n";
+        let config = config(Path::new("/"), text);
+        let set = |names: &'static [&'static str]| missed(&config, |name| names.contains(&name));
+        assert_eq!(
+            set(&["HTTPS_PROXY", "SSL_CERT_FILE"]),
+            [
+                "HTTPS_PROXY is set here and not passed on to b; env_pass would do that",
+                "SSL_CERT_FILE is set here and passed on to no agent; env_pass would do that",
+            ]
+        );
+        assert_eq!(
+            set(&["SSH_AUTH_SOCK"]),
+            ["SSH_AUTH_SOCK is set here and not passed on to a; env_pass would do that"]
+        );
+        assert_eq!(set(&["EDITOR"]), [""; 0]);
+    }
+}
