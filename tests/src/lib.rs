@@ -140,6 +140,17 @@ impl Bench {
         for name in ["CLAUDECODE", "CLAUDE_CODE_CHILD_SESSION", "XDG_STATE_HOME"] {
             command.env_remove(name);
         }
+        // What `check` would hint at, on machines that have it.
+        for (name, _) in std::env::vars_os() {
+            let upper = name.to_string_lossy().to_uppercase();
+            if ["_PROXY", "_CERT_FILE", "_CA_CERTS", "_CA_BUNDLE"]
+                .iter()
+                .any(|it| upper.ends_with(it))
+            {
+                command.env_remove(name);
+            }
+        }
+        command.env_remove("SSH_AUTH_SOCK");
         command.env("DEFIB_HOME", self.home()).env("NO_COLOR", "1");
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         command

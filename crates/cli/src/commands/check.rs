@@ -42,7 +42,6 @@ impl Check {
             Some(_) if self.json => Ok(()),
             Some(config) => {
                 let is_set = |name: &str| std::env::var_os(name).is_some();
-                warnings::warn(config);
                 for line in unset(config, is_set) {
                     anstream::eprintln!("warning: {line}");
                 }

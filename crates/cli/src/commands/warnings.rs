@@ -138,7 +138,7 @@ mod tests {
         assert_eq!(told("/bin/sh gone.sh"), ["FOLDER/gone.sh is not there"]);
         assert_eq!(told("sh -c true"), [""; 0]);
         assert_eq!(told("sh good.sh"), [""; 0]);
-        assert_eq!(told("./good.sh"), ["FOLDER/good.sh may not be run; `chmod +x` permits it"]);
+        assert_eq!(told("./good.sh"), ["FOLDER/./good.sh may not be run; `chmod +x` permits it"]);
         assert_eq!(told("good.sh"), ["there is no program \"good.sh\""]);
     }
 
@@ -159,7 +159,7 @@ mod tests {
     fn what_is_commonly_missed_is_said_with_those_who_miss_it() {
         let text = "[agent.a]\ncommand = \"true\"\nenv_pass = [\"*_PROXY\"]\n\
                     [agent.b]\ncommand = \"true\"\nenv = { SSH_AUTH_SOCK = \"x\" }\n";
-        let config = config(Path::new("/"), text);
+        let config = config(Path::new("/p"), text);
         let set = |names: &'static [&'static str]| missed(&config, |name| names.contains(&name));
         assert_eq!(
             set(&["HTTPS_PROXY", "SSL_CERT_FILE"]),
