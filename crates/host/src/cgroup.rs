@@ -7,7 +7,7 @@
 //! Invariant: only folders below one that carries this home's key are ever made, killed or removed.
 //! It refuses to enable controllers or to move anybody: processes are born in their cgroup.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::os::fd::OwnedFd;
@@ -24,6 +24,8 @@ pub(crate) struct Cgroups {
     folder: OwnedFd,
     /// Those that were killed, and so must be made anew before they are entered.
     killed: RefCell<BTreeSet<String>>,
+    /// Whether anybody counts what is killed in them for want of memory.
+    counts: Cell<bool>,
 }
 
 impl Cgroups {
@@ -35,7 +37,8 @@ impl Cgroups {
         let folder = open_at(&above, &name, FOLDER).ok();
         // Kernels before 5.14 cannot kill a cgroup; there the tree is walked instead.
         if let Some(folder) = folder.filter(|folder| exists(folder, "cgroup.kill")) {
-            return Some(Cgroups { above, name, folder, killed: RefCell::default() });
+            let (killed, counts) = (RefCell::default(), Cell::new(true));
+            return Some(Cgroups { above, name, folder, killed, counts });
         }
         let _ = rustix::fs::unlinkat(&above, &name, AtFlags::REMOVEDIR);
         None
@@ -103,7 +106,13 @@ impl Cgroups {
 
     /// How many were killed in it for want of memory. Zero where nobody counts.
     pub(crate) fn oom_kills(&self, name: &str) -> u64 {
-        let events = read_at(&self.folder, &format!("{name}/memory.events")).unwrap_or_default();
+        if !self.counts.get() {
+            return 0;
+        }
+        let events = read_at(&self.folder, &format!("{name}/memory.events"));
+        // What holds for one of them holds for all: it is asked at each spawn and at each end.
+        self.counts.set(events.is_some());
+        let events = events.unwrap_or_default();
         let count = events.lines().find_map(|line| line.strip_prefix("oom_kill "));
         count.and_then(|count| count.parse().ok()).unwrap_or(0)
     }

@@ -121,6 +121,8 @@ impl Keeper {
                 Notice::Close => self.close_asked(),
             }
         }
+        // An end is told before anything else is done: somebody waits to be replaced.
+        self.daemon.flush();
         let now = Instant::now();
         if self.runs.next_look().is_some_and(|look| look <= now) {
             self.look(now);

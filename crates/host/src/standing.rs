@@ -74,7 +74,8 @@ impl Standing {
         const RECORD: usize = size_of::<libc::signalfd_siginfo>();
         let mut notices = Vec::new();
         let mut buffer = [0; RECORD * 8];
-        while let Ok(bytes @ 1..) = rustix::io::read(&self.signals, &mut buffer) {
+        loop {
+            let Ok(bytes @ 1..) = rustix::io::read(&self.signals, &mut buffer) else { break };
             for record in buffer.get(..bytes).unwrap_or_default().chunks_exact(RECORD) {
                 // The number is the first thing in the record.
                 let number = record.first_chunk().map(|bytes| i32::from_ne_bytes(*bytes));
@@ -84,6 +85,10 @@ impl Standing {
                     // A terminal that goes away, or anything else, is no reason to end agents.
                     _ => {}
                 }
+            }
+            // Where there was room for more, there was no more.
+            if bytes < buffer.len() {
+                break;
             }
         }
         notices

@@ -129,7 +129,7 @@ impl Up {
         if is_new && std::io::stdout().is_terminal() && !matches!(self.mode, ModeWord::Once) {
             say_address(&client)?;
         }
-        warn_of_troubles(context)?;
+        warn_of_troubles(context);
         let heard = Heard::since(context, &before);
         Ok(Brought { project, count: names.len(), has_modules, heard })
     }
