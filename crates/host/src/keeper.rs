@@ -121,8 +121,11 @@ impl Keeper {
                 Notice::Close => self.close_asked(),
             }
         }
-        // An end is told before anything else is done: somebody waits to be replaced.
-        self.daemon.flush();
+        // An end is told before anything else is done: somebody waits to be replaced. Where many do,
+        // it is told with what comes of them, or the daemon would be woken for each.
+        if self.turns.is_empty() {
+            self.daemon.flush();
+        }
         let now = Instant::now();
         if self.runs.next_look().is_some_and(|look| look <= now) {
             self.look(now);
