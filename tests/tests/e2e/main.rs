@@ -15,6 +15,7 @@ mod environment;
 mod history;
 mod hostile_output;
 mod isolation;
+mod json;
 mod keeper_death;
 mod lifecycle;
 mod liveness;
