@@ -74,8 +74,7 @@ impl Standing {
         const RECORD: usize = size_of::<libc::signalfd_siginfo>();
         let mut notices = Vec::new();
         let mut buffer = [0; RECORD * 8];
-        loop {
-            let Ok(bytes @ 1..) = rustix::io::read(&self.signals, &mut buffer) else { break };
+        while let Ok(bytes @ 1..) = rustix::io::read(&self.signals, &mut buffer) {
             for record in buffer.get(..bytes).unwrap_or_default().chunks_exact(RECORD) {
                 // The number is the first thing in the record.
                 let number = record.first_chunk().map(|bytes| i32::from_ne_bytes(*bytes));
