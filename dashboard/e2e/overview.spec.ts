@@ -142,9 +142,11 @@ test("everything works from the keyboard", async ({ page }) => {
   const before = (await daemon.agent("calm")).run;
   await page.keyboard.press("r");
   await expect.poll(async () => (await daemon.agent("calm")).run).toBeGreaterThan(before);
-  // What is stopping cannot be stopped, and the page may be a moment behind.
+  // What is stopping cannot be stopped, one thing is done at a time, and the page may be a moment behind.
+  await expect(page.getByText("calm told to restart")).toBeVisible();
   await expect(row(page, "calm")).toHaveAttribute("data-state", "running");
   await page.keyboard.press("s");
+  await expect(page.getByText("calm told to stop")).toBeVisible();
   await expect(row(page, "calm")).toHaveAttribute("data-state", "stopped");
   await page.keyboard.press("s");
   await expect(row(page, "calm")).toHaveAttribute("data-state", "running");

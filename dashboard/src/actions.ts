@@ -64,7 +64,11 @@ export async function change(name: string, what: "grant" | "revoke", capability:
 
 /** Does something for an agent and says what came of it. */
 export async function attempt(name: string, word: string, said: string, ask: () => Promise<unknown>): Promise<boolean> {
-  if (underWay.value.has(name)) return false;
+  const earlier = underWay.value.get(name);
+  if (earlier !== undefined) {
+    notify("bad", `${name} was left alone: ${earlier} is still under way.`);
+    return false;
+  }
   underWay.value = new Map(underWay.value).set(name, word);
   try {
     await ask();
