@@ -190,6 +190,11 @@ impl<Out: Serialize, In: DeserializeOwned> Channel<Out, In> {
         self.queued
     }
 
+    /// How many parcels wait to be sent; each that has descriptors holds duplicates of them.
+    pub(crate) fn queued_parcels(&self) -> usize {
+        self.outbox.len()
+    }
+
     /// Forgets what is queued: nobody is there to take it.
     pub(crate) fn discard_queued(&mut self) {
         self.outbox.clear();

@@ -12,8 +12,10 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::Pid;
+use rustix::time::Timespec;
 
 use crate::channel::{Channel, ChannelError};
 use crate::child::{Child, Fault, Launcher, Plan, SLOTS, Streams, Texts};
@@ -31,6 +33,8 @@ pub const LISTENER_FD: &str = "DEFIB_LISTENER_FD";
 const SHORT: Duration = Duration::from_secs(1);
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// So many parcels may wait while a new daemon is told of all that there is.
+const FEW_PARCELS: usize = 32;
 
 /// The daemon and how to start it.
 pub(crate) struct Daemon {
@@ -175,6 +179,24 @@ impl Daemon {
             }
             flushed => flushed.map(drop),
         });
+    }
+
+    /// Lets the daemon read until little is queued, or until it takes too long. What is queued holds
+    /// descriptors a second time, and of thousands of runs that is more than there may be.
+    pub(crate) fn make_room(&mut self, until: Instant) {
+        self.flush();
+        while let Some(channel) = self.channel().filter(|it| it.queued_parcels() > FEW_PARCELS) {
+            let mut polled = [PollFd::new(channel, PollFlags::OUT)];
+            let left = until.saturating_duration_since(Instant::now());
+            let Ok(left) = Timespec::try_from(left) else { return };
+            // Without its other end there is nobody to wait for; whoever reads its end says so.
+            let gone = PollFlags::HUP | PollFlags::ERR;
+            match rustix::event::poll(&mut polled, Some(&left)) {
+                Ok(1..) if !polled.iter().any(|it| it.revents().intersects(gone)) => self.flush(),
+                Err(rustix::io::Errno::INTR) => {}
+                Ok(_) | Err(_) => return,
+            }
+        }
     }
 
     /// The next request, if one has come.

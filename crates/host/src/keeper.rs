@@ -55,6 +55,8 @@ pub struct KeeperOptions {
 const MOST_QUEUED: usize = 1 << 20;
 /// How long a keeper that ends waits for what it killed.
 const LONGEST_END: Duration = Duration::from_secs(10);
+/// How long a new daemon may take to hear of all that there is.
+const LONGEST_TELLING: Duration = Duration::from_secs(10);
 
 /// Is the keeper, until everything has ended. Takes the whole process: to be called from its only
 /// thread, which has nothing else to do. Descriptors 3 and 4 become the keeper's; what the caller had
@@ -204,6 +206,8 @@ impl Keeper {
         };
         let keeper_pid = rustix::process::getpid().as_raw_pid().unsigned_abs();
         let welcome = News::Welcome { version: VERSION, keeper_pid, daemons_before };
+        // Until it knows of everything nothing can be decided, so nobody waits for us meanwhile.
+        let patience = Instant::now() + LONGEST_TELLING;
         self.daemon.tell(&welcome, None);
         for (key, bytes) in &self.kept {
             let news = News::Kept { key: key.to_string(), bytes: bytes.to_vec() };
@@ -212,14 +216,17 @@ impl Keeper {
         for (agent, path, socket) in self.listeners.all() {
             let news = News::Listening { agent: agent.clone(), path: path.to_owned() };
             self.daemon.tell(&news, Some(socket));
+            self.daemon.make_room(patience);
         }
         for run in self.runs.live() {
             let (key, pid, terminal) = (run.key.clone(), run.child.number(), run.terminal);
             self.daemon.tell(&News::Held { key, pid, terminal }, Some(run.output.as_fd()));
+            self.daemon.make_room(patience);
         }
         for report in self.runs.reports() {
             let news = News::Exited { key: report.key.clone(), end: report.end.clone() };
             self.daemon.tell(&news, Some(report.output.as_fd()));
+            self.daemon.make_room(patience);
         }
         self.daemon.tell(&News::AllTold, None);
         if self.close_asked {
