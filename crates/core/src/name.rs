@@ -5,11 +5,11 @@
 //! the supervisor.
 
 use alloc::format;
-use alloc::string::String;
 use alloc::sync::Arc;
 use core::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::de::{Error, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The longest name, in characters.
 pub const MAX_NAME_LEN: usize = 64;
@@ -24,8 +24,7 @@ const AS_KEY: char = '+';
 /// Where two projects have an agent of the same name, one of them is known by its project too: to
 /// people as `project/name`, to us as `project+name`, which is good for a folder and is no plain name.
 /// Nobody can declare either.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(Arc<str>);
 
 /// Why a text is not a name.
@@ -130,17 +129,28 @@ fn joined(project: &str, by: char, name: &str) -> Name {
     Name(Arc::from(format!("{project}{by}{name}")))
 }
 
-impl TryFrom<String> for Name {
-    type Error = BadName;
-
-    fn try_from(text: String) -> Result<Name, BadName> {
-        Name::known(&text)
+impl Serialize for Name {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
     }
 }
 
-impl From<Name> for String {
-    fn from(name: Name) -> String {
-        String::from(name.as_str())
+impl<'de> Deserialize<'de> for Name {
+    /// From a text that need not be owned: names are in every message and every event.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Name, D::Error> {
+        struct Known;
+        impl Visitor<'_> for Known {
+            type Value = Name;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a name")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Name, E> {
+                Name::known(text).map_err(E::custom)
+            }
+        }
+        deserializer.deserialize_str(Known)
     }
 }
 

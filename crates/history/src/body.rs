@@ -1,7 +1,9 @@
 //! The numbers that belong to an event: the text of a flat JSON object.
 //!
 //! An event is made once and written three times, to the journal, to the history and to whoever
-//! watches. So its body is text from the start: small, and copied as it is.
+//! watches. So its body is text from the start: small, made in one go, and copied as it is.
+
+use std::fmt::Write as _;
 
 use serde::de::Deserializer;
 use serde::ser::Serializer;
@@ -14,6 +16,34 @@ use serde_json::{Map, Value};
 pub struct Body(Box<RawValue>);
 
 impl Body {
+    /// The body of what serializes as an object whose first entry is its `type`, with these numbers
+    /// behind; and the type.
+    pub(crate) fn tagged(
+        what: &impl Serialize,
+        more: impl Iterator<Item = (&'static str, u64)>,
+    ) -> (String, Body) {
+        let text = serde_json::to_string(what).unwrap_or_default();
+        let tagged = text.strip_prefix(r#"{"type":""#).and_then(|rest| rest.split_once('"'));
+        let Some((kind, rest)) = tagged else { return (String::new(), Body::default()) };
+        let mut body = String::with_capacity(rest.len() + 96);
+        body.push('{');
+        let rest = rest.strip_prefix(',').unwrap_or(rest);
+        body.push_str(rest.strip_suffix('}').unwrap_or(rest));
+        for (name, number) in more {
+            let comma = if body.len() > 1 { "," } else { "" };
+            // A String takes whatever is written to it.
+            let _ = write!(body, "{comma}\"{name}\":{number}");
+        }
+        body.push('}');
+        (kind.to_owned(), Body::parse(body).unwrap_or_default())
+    }
+
+    /// The body that a text is, where it is one.
+    pub(crate) fn parse(text: String) -> Option<Body> {
+        let text = RawValue::from_string(text).ok()?;
+        text.get().starts_with('{').then_some(Body(text))
+    }
+
     /// Its text: a JSON object.
     pub fn text(&self) -> &str {
         self.0.get()
@@ -92,9 +122,20 @@ mod tests {
         assert_eq!(body.text(), r#"{"by":"it \"quotes\"","list":[1,null],"max":5}"#);
         let read: Body = serde_json::from_str(body.text()).unwrap();
         assert_eq!(read, body);
+        let tagged = |what: Value, more: Option<u64>| {
+            let (kind, body) = Body::tagged(&what, more.map(|number| ("used", number)).into_iter());
+            (kind, body.text().to_owned())
+        };
+        let text = |kind: &str, body: &str| (kind.to_owned(), body.to_owned());
+        assert_eq!(tagged(json!({ "type": "a" }), None), text("a", "{}"));
+        assert_eq!(tagged(json!({ "type": "a" }), Some(1)), text("a", r#"{"used":1}"#));
+        let nested = json!({ "type": "a", "x": { "y": "}" } });
+        assert_eq!(tagged(nested, Some(1)), text("a", r#"{"x":{"y":"}"},"used":1}"#));
+        assert_eq!(tagged(json!({ "a": "no type" }), Some(1)), text("", "{}"));
         for nothing in ["7", "[1]", "null", "\"{}\""] {
             let raw = RawValue::from_string(nothing.to_owned()).unwrap();
             assert_eq!(Body::from(raw).entries(), Map::new(), "{nothing}");
+            assert_eq!(Body::parse(nothing.to_owned()), None, "{nothing}");
         }
         assert_eq!(Body::default().entries(), Map::new());
     }

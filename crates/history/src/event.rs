@@ -64,22 +64,14 @@ pub struct Stamp {
 impl Event {
     /// The event of a record of the core.
     pub fn of_record(stamp: Stamp, record: &Record) -> Event {
-        Event::of_record_with(stamp, record, Map::new())
+        Event::of_record_with(stamp, record, Usage::default())
     }
 
-    /// The event of a record of the core, with more that is known and that no decision needs.
-    pub fn of_record_with(stamp: Stamp, record: &Record, more: Map<String, Value>) -> Event {
-        // A record is a struct with a string-keyed body and finite numbers: it is always an object.
-        let mut body = match serde_json::to_value(&record.what) {
-            Ok(Value::Object(body)) => body,
-            Ok(_) | Err(_) => Map::new(),
-        };
-        let kind = match body.get("type") {
-            Some(Value::String(kind)) => kind.clone(),
-            Some(_) | None => String::new(),
-        };
-        body.extend(more);
-        Event::new(stamp, &kind, Some(record.agent.clone()), record.run, body)
+    /// The event of a record of the core, with what the run used that no decision needs.
+    pub fn of_record_with(stamp: Stamp, record: &Record, used: Usage) -> Event {
+        // No record has a key that is an event's own, beside its type.
+        let (kind, body) = Body::tagged(&record.what, used.known());
+        Event::made(stamp, kind, Some(record.agent.clone()), record.run, body)
     }
 
     /// An event of the daemon's own. A body cannot say what the event itself says: such keys are
@@ -94,8 +86,17 @@ impl Event {
         for key in OWN_KEYS {
             body.remove(key);
         }
+        Event::made(stamp, String::from(kind), agent, run, body.into())
+    }
+
+    fn made(
+        stamp: Stamp,
+        kind: String,
+        agent: Option<Name>,
+        run: Option<RunId>,
+        body: Body,
+    ) -> Event {
         let Stamp { seq, now, boot, project } = stamp;
-        let (kind, body) = (String::from(kind), body.into());
         Event { seq, at: now.wall, mono: now.mono, boot, project, agent, run, kind, body }
     }
 

@@ -4,9 +4,12 @@
 //! without its effect on its run, nor the other way round. An event whose number is there already is
 //! passed over whole, so that a batch may be tried again when nobody can say whether it was stored.
 
-use defib_core::time::millis;
-use defib_core::{Name, Record, What};
-use rusqlite::{Connection, OptionalExtension, params};
+use std::sync::Arc;
+
+use defib_core::time::{Seconds, millis};
+use defib_core::{Class, Name, Signal, Verdict};
+use rusqlite::{Connection, OptionalExtension, Transaction, params};
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::event::Event;
@@ -53,40 +56,73 @@ pub(crate) fn highest_seq(connection: &Connection) -> rusqlite::Result<u64> {
     Ok(u64::try_from(seq).unwrap_or(0))
 }
 
-/// Stores an event and what it makes of its run.
-pub(crate) fn write_event(connection: &Connection, event: &Event) -> rusqlite::Result<()> {
-    let boot = boot_id(connection, &event.boot)?;
-    let sql = "INSERT OR IGNORE INTO events (seq, at_ms, mono_ns, boot, project, agent, run, type, \
-               body) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
-    let stored = connection.prepare_cached(sql)?.execute(params![
-        integer(event.seq),
-        event.at.as_millis(),
-        integer(event.mono.as_nanos()),
-        boot,
-        event.project.as_ref().map(Name::as_str),
-        event.agent.as_ref().map(Name::as_str),
-        event.run.map(|run| integer(run.0)),
-        event.kind,
-        event.body.text(),
-    ])?;
-    if stored == 0 {
-        return Ok(());
+/// What is stored together, in one transaction.
+pub(crate) struct Batch<'c> {
+    connection: &'c Connection,
+    /// The boot that the last event was of, and its row: mostly the next one's too.
+    boot: Option<(Arc<str>, i64)>,
+}
+
+impl<'c> Batch<'c> {
+    pub(crate) fn new(transaction: &'c Transaction<'_>) -> Batch<'c> {
+        Batch { connection: transaction, boot: None }
     }
-    match event.kind.as_str() {
-        "run-started" => begin_run(connection, event),
-        "run-died" => end_run(connection, event),
-        _ => Ok(()),
+
+    /// Stores an event and what it makes of its run.
+    pub(crate) fn event(&mut self, event: &Event) -> rusqlite::Result<()> {
+        let boot = self.boot_id(&event.boot)?;
+        let sql = "INSERT OR IGNORE INTO events (seq, at_ms, mono_ns, boot, project, agent, run, \
+                   type, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+        let stored = self.connection.prepare_cached(sql)?.execute(params![
+            integer(event.seq),
+            event.at.as_millis(),
+            integer(event.mono.as_nanos()),
+            boot,
+            event.project.as_ref().map(Name::as_str),
+            event.agent.as_ref().map(Name::as_str),
+            event.run.map(|run| integer(run.0)),
+            event.kind,
+            event.body.text(),
+        ])?;
+        if stored == 0 {
+            return Ok(());
+        }
+        match event.kind.as_str() {
+            "run-started" => begin_run(self.connection, event),
+            "run-died" => end_run(self.connection, event),
+            _ => Ok(()),
+        }
+    }
+
+    /// Adds to a run what was found on it.
+    pub(crate) fn post_mortem(&self, found: &PostMortem) -> rusqlite::Result<()> {
+        write_post_mortem(self.connection, found)
+    }
+
+    fn boot_id(&mut self, name: &Arc<str>) -> rusqlite::Result<i64> {
+        if let Some((known, id)) = &self.boot
+            && known == name
+        {
+            return Ok(*id);
+        }
+        let sql = "SELECT id FROM boots WHERE name = ?1";
+        let mut known = self.connection.prepare_cached(sql)?;
+        let id = match known.query_row([name], |row| row.get(0)).optional()? {
+            Some(id) => id,
+            None => {
+                self.connection.execute("INSERT INTO boots (name) VALUES (?1)", [name])?;
+                self.connection.last_insert_rowid()
+            }
+        };
+        self.boot = Some((name.clone(), id));
+        Ok(id)
     }
 }
 
-fn boot_id(connection: &Connection, name: &str) -> rusqlite::Result<i64> {
-    let sql = "SELECT id FROM boots WHERE name = ?1";
-    let known = connection.prepare_cached(sql)?.query_row([name], |row| row.get(0)).optional()?;
-    if let Some(id) = known {
-        return Ok(id);
-    }
-    connection.execute("INSERT INTO boots (name) VALUES (?1)", [name])?;
-    Ok(connection.last_insert_rowid())
+/// What the history takes from the start of a run.
+#[derive(Deserialize)]
+struct Begun {
+    generation: Option<u64>,
 }
 
 fn begin_run(connection: &Connection, event: &Event) -> rusqlite::Result<()> {
@@ -102,6 +138,7 @@ fn begin_run(connection: &Connection, event: &Event) -> rusqlite::Result<()> {
         let over = "UPDATE runs SET alive = 0 WHERE id = ?1";
         connection.prepare_cached(over)?.execute([id])?;
     }
+    let begun = serde_json::from_str(event.body.text()).ok();
     let sql = "INSERT OR REPLACE INTO runs (id, agent, run, project, generation, started_ms, alive) \
                VALUES (?1, ?2, ?3, ?4, ?5, ?6, 1)";
     connection.prepare_cached(sql)?.execute(params![
@@ -109,22 +146,34 @@ fn begin_run(connection: &Connection, event: &Event) -> rusqlite::Result<()> {
         agent.as_str(),
         integer(run.0),
         event.project.as_ref().map(Name::as_str),
-        event.body.get("generation").as_ref().and_then(Value::as_u64).map(integer),
+        begun.and_then(|begun: Begun| begun.generation).map(integer),
         event.at.as_millis(),
     ])?;
     Ok(())
 }
 
+/// What the history takes from the death of a run.
+#[derive(Deserialize)]
+struct Died {
+    class: Class,
+    exit_code: Option<i32>,
+    signal: Option<Signal>,
+    ran_s: Seconds,
+    verdict: Verdict,
+    evidence: Option<Box<str>>,
+    cpu_user_ms: Option<u64>,
+    cpu_system_ms: Option<u64>,
+    memory_peak_bytes: Option<u64>,
+}
+
 fn end_run(connection: &Connection, event: &Event) -> rusqlite::Result<()> {
-    let Some(Record { agent, run: Some(run), what }) = event.record() else { return Ok(()) };
-    let What::RunDied { class, exit_code, signal, ran_s, verdict, evidence, .. } = what else {
-        return Ok(());
-    };
-    let verdict = match serde_json::to_value(verdict) {
+    let (Some(agent), Some(run)) = (&event.agent, event.run) else { return Ok(()) };
+    let Ok(died) = serde_json::from_str::<Died>(event.body.text()) else { return Ok(()) };
+    let verdict = match serde_json::to_value(died.verdict) {
         Ok(Value::String(word)) => Some(word),
         Ok(_) | Err(_) => None,
     };
-    let ran_ms = integer(millis(ran_s.0));
+    let ran_ms = integer(millis(died.ran_s.0));
     let known = latest(connection, agent.as_str(), integer(run.0), true)?;
     let id = known.unwrap_or_else(|| integer(event.seq));
     if known.is_none() {
@@ -142,28 +191,24 @@ fn end_run(connection: &Connection, event: &Event) -> rusqlite::Result<()> {
     let sql = "UPDATE runs SET alive = 0, ended_ms = ?2, ran_ms = ?3, class = ?4, exit_code = ?5, \
                signal = ?6, evidence = ?7, verdict = ?8, cpu_user_ms = ?9, cpu_system_ms = ?10, \
                memory_peak_bytes = ?11 WHERE id = ?1";
-    let used = event.used();
     connection.prepare_cached(sql)?.execute(params![
         id,
         event.at.as_millis(),
         ran_ms,
-        class.word(),
-        exit_code,
-        signal.map(|signal| signal.0),
-        evidence,
+        died.class.word(),
+        died.exit_code,
+        died.signal.map(|signal| signal.0),
+        died.evidence,
         verdict,
-        used.cpu_user_ms.map(integer),
-        used.cpu_system_ms.map(integer),
-        used.memory_peak_bytes.map(integer),
+        died.cpu_user_ms.map(integer),
+        died.cpu_system_ms.map(integer),
+        died.memory_peak_bytes.map(integer),
     ])?;
     Ok(())
 }
 
 /// Adds to a run what was found on it. A run that is not there any more is passed over.
-pub(crate) fn write_post_mortem(
-    connection: &Connection,
-    found: &PostMortem,
-) -> rusqlite::Result<()> {
+fn write_post_mortem(connection: &Connection, found: &PostMortem) -> rusqlite::Result<()> {
     let Some(id) = latest(connection, found.agent.as_str(), integer(found.run.0), false)? else {
         return Ok(());
     };

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use defib_core::{Mono, Name, RunId, View, Wall};
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter, types};
 
+use crate::body::Body;
 use crate::event::Event;
 use crate::file;
 use crate::fold::{self, integer};
@@ -267,7 +268,7 @@ fn event_of(row: &Row<'_>, boot: &mut Arc<str>) -> rusqlite::Result<Option<Event
         let word = row.get_ref(at)?.as_str_or_null().ok().flatten();
         Ok(word.and_then(|word| Name::known(word).ok()))
     };
-    let Ok(body) = serde_json::from_str(&row.get::<_, String>(8)?) else { return Ok(None) };
+    let Some(body) = Body::parse(row.get(8)?) else { return Ok(None) };
     let booted = row.get_ref(3)?.as_str_or_null().ok().flatten().unwrap_or("");
     if **boot != *booted {
         *boot = Arc::from(booted);

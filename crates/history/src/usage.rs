@@ -3,7 +3,6 @@
 //! It goes with the death, in the same event: a run whose end nobody saw has none.
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
 /// What a run used, as far as it is known: its first process, and the children that this waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -23,12 +22,12 @@ impl Usage {
     }
 
     /// What is known of it, for the body of an event.
-    pub fn known(&self) -> Map<String, Value> {
+    pub(crate) fn known(self) -> impl Iterator<Item = (&'static str, u64)> {
         let all = [
             ("cpu_user_ms", self.cpu_user_ms),
             ("cpu_system_ms", self.cpu_system_ms),
             ("memory_peak_bytes", self.memory_peak_bytes),
         ];
-        all.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?.into()))).collect()
+        all.into_iter().filter_map(|(name, value)| Some((name, value?)))
     }
 }

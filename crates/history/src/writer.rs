@@ -368,13 +368,14 @@ impl Writer {
         let opening = self.opened()?;
         let connection = &mut opening.connection;
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let mut stored = fold::Batch::new(&transaction);
         for entry in batch {
             match entry {
-                Entry::Event(event) => fold::write_event(&transaction, event)?,
-                Entry::PostMortem(found) => fold::write_post_mortem(&transaction, found)?,
+                Entry::Event(event) => stored.event(event)?,
+                Entry::PostMortem(found) => stored.post_mortem(found)?,
                 Entry::Gap(gap) => {
                     if let Some(event) = gap.event() {
-                        fold::write_event(&transaction, &event)?;
+                        stored.event(&event)?;
                     }
                 }
             }

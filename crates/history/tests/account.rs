@@ -220,7 +220,7 @@ fn a_run_is_what_history_json_says() {
     let used =
         Usage { cpu_user_ms: Some(10), cpu_system_ms: None, memory_peak_bytes: Some(1 << 40) };
     let record = died(2, "web", 1, 3).record().unwrap();
-    let death = Event::of_record_with(stamp(2), &record, used.known());
+    let death = Event::of_record_with(stamp(2), &record, used);
     assert_eq!(death.record(), Some(record));
     history.append([started(1, "web", 1), death, started(3, "web", 2)]);
     let output = b"Traceback (most recent call last):\n  File \"a.py\", line 1, in f\nKeyError: 'tok-abcdef'\n";

@@ -98,7 +98,7 @@ async fn framed(
 ) -> Result<Response, Trouble> {
     let (mut request, mut called) = (request, BTreeMap::new());
     for (name, _) in &mut request.agents {
-        let asked = String::from(name.clone());
+        let asked = name.to_string();
         let key = desk.ask(|answer| Ask::Key(asked, answer)).await?;
         called.insert(key.clone(), std::mem::replace(name, key));
     }

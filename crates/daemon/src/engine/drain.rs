@@ -35,9 +35,9 @@ impl Engine {
         for record in &out.records {
             let project = self.project_name_of(&record.agent);
             let used = if matches!(record.what, What::RunDied { .. }) {
-                self.used_by(&record.agent, record.run).known()
+                self.used_by(&record.agent, record.run)
             } else {
-                Map::new()
+                Usage::default()
             };
             let event = Event::of_record_with(self.stamp(project), record, used);
             self.view.fold(event.now(), record);
@@ -337,6 +337,11 @@ impl Engine {
     }
 
     pub(super) fn note_tail(&mut self, agent: Name, run: RunId, tail: &[u8]) {
+        if tail.is_empty() {
+            // There is nothing to keep, and it must not take the place of a tail that says something.
+            self.traces.remove(&agent);
+            return;
+        }
         let secrets = self.redactor(&agent);
         let found = PostMortem::new(agent, run).with_output(tail, &secrets);
         match &found.trace {
