@@ -5,6 +5,7 @@
 //! the supervisor.
 
 use alloc::format;
+use alloc::string::String;
 use alloc::sync::Arc;
 use core::fmt;
 
@@ -127,6 +128,12 @@ impl fmt::Display for Name {
 
 fn joined(project: &str, by: char, name: &str) -> Name {
     Name(Arc::from(format!("{project}{by}{name}")))
+}
+
+impl From<Name> for String {
+    fn from(name: Name) -> String {
+        String::from(name.as_str())
+    }
 }
 
 impl Serialize for Name {

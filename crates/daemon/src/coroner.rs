@@ -78,10 +78,14 @@ impl Coroner {
         Ok(coroner)
     }
 
+    /// Whether the rules of a kind are built: then a short tail is examined by whoever has it.
+    pub(crate) fn is_ready_for(&self, kind: Kind) -> bool {
+        self.built.load(Ordering::Relaxed) & bit(kind) != 0
+    }
+
     /// Examines a death by the last bytes that the run wrote.
     pub(crate) fn take(&self, file: CaseFile, tail: Vec<u8>) {
-        let is_built = self.built.load(Ordering::Relaxed) & bit(file.kind) != 0;
-        if is_built && tail.len() <= SHORT {
+        if self.is_ready_for(file.kind) && tail.len() <= SHORT {
             (self.tell)(Said::Examined(examine(file, tail)));
         } else {
             // Where many die at once, or the rules have to be built first, it may be a while.
@@ -106,7 +110,8 @@ fn bit(kind: Kind) -> u32 {
     1 << Kind::ALL.iter().position(|known| *known == kind).unwrap_or(31)
 }
 
-fn examine(file: CaseFile, tail: Vec<u8>) -> Examined {
+/// What the rules make of a death.
+pub(crate) fn examine(file: CaseFile, tail: Vec<u8>) -> Examined {
     let CaseFile { key, status, oom, died: now, kind, policy, rules } = file;
     let zone = TimeZone::system();
     let exit_codes = &policy.exit_codes;

@@ -2,9 +2,11 @@
 //!
 //! The history commits in groups, so a daemon that is killed would lose the last of them. Every
 //! event is therefore written to this file first, with one write that the kernel keeps whatever
-//! becomes of us. The next daemon hands to the history what it does not have.
+//! becomes of us. The next daemon hands to the history what it does not have. Until it is written the
+//! keeper has it, so that nobody who is to be restarted waits for a file.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -47,14 +49,15 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// Opens the journal and gives back the events in it. A last line that was cut short is dropped.
-    pub(crate) fn open(path: &Path) -> io::Result<(Journal, Vec<Event>)> {
+    /// Opens the journal and gives back the events in it, and behind them those of `kept` that it has
+    /// not. A last line that was cut short is dropped.
+    pub(crate) fn open(path: &Path, kept: &[u8]) -> io::Result<(Journal, Vec<Event>)> {
         let mut text = read(&aside(path))?;
         let set_aside = !text.is_empty();
         text.extend(read(path)?);
-        let lines = text.split(|byte| *byte == b'\n');
-        let events = lines.filter_map(|line| serde_json::from_slice::<Line>(line).ok());
-        let events = events.map(Line::into_event).collect();
+        let mut events: Vec<Event> = events_in(&text).collect();
+        let written: BTreeSet<u64> = events.iter().map(|event| event.seq).collect();
+        events.extend(events_in(kept).filter(|event| !written.contains(&event.seq)));
         let mut file = open_to_append(path)?;
         if !text.is_empty() && !text.ends_with(b"\n") {
             file.write_all(b"\n")?;
@@ -123,6 +126,11 @@ impl Journal {
         self.buffer.push(b'\n');
     }
 
+    /// What the next [`write`](Journal::write) writes: to be kept elsewhere until then.
+    pub(crate) fn pending(&self) -> &[u8] {
+        &self.buffer
+    }
+
     /// Writes what was pushed, in one piece.
     pub(crate) fn write(&mut self) -> io::Result<()> {
         if self.buffer.is_empty() {
@@ -138,6 +146,12 @@ impl Journal {
         }
         result
     }
+}
+
+fn events_in(text: &[u8]) -> impl Iterator<Item = Event> {
+    let lines = text.split(|byte| *byte == b'\n');
+    let lines = lines.filter_map(|line| serde_json::from_slice::<Line>(line).ok());
+    lines.map(Line::into_event)
 }
 
 fn aside(path: &Path) -> PathBuf {
@@ -168,5 +182,45 @@ impl Line<'_> {
             kind: self.kind.into_owned(),
             body: self.body.into_owned().into(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use defib_core::Now;
+    use defib_history::Stamp;
+    use serde_json::Map;
+
+    use super::*;
+
+    fn event(seq: u64) -> Event {
+        let stamp = Stamp { seq, now: Now::default(), boot: "b".into(), project: None };
+        Event::new(stamp, "daemon-adopted", None, None, Map::new())
+    }
+
+    fn seqs(path: &Path, kept: &[u8]) -> Vec<u64> {
+        let (_, events) = Journal::open(path, kept).unwrap();
+        events.iter().map(|event| event.seq).collect()
+    }
+
+    #[test]
+    fn what_was_kept_and_not_written_is_behind_what_was_and_there_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal");
+        let (mut journal, _) = Journal::open(&path, b"").unwrap();
+        journal.push(&event(1));
+        journal.push(&event(2));
+        journal.write().unwrap();
+        assert_eq!(journal.pending(), b"");
+        journal.push(&event(3));
+        let kept = journal.pending().to_vec();
+        // Killed before it was written, after a part of it was, and after all of it was.
+        assert_eq!(seqs(&path, &kept), [1, 2, 3]);
+        let whole = std::fs::read(&path).unwrap();
+        std::fs::write(&path, [&whole, &kept[..kept.len() / 2]].concat()).unwrap();
+        assert_eq!(seqs(&path, &kept), [1, 2, 3]);
+        std::fs::write(&path, [whole, kept.clone()].concat()).unwrap();
+        assert_eq!(seqs(&path, &kept), [1, 2, 3]);
+        assert_eq!(seqs(&path, b"no line of ours\n"), [1, 2, 3]);
     }
 }

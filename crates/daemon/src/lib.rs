@@ -108,7 +108,8 @@ pub fn run(options: DaemonOptions) -> io::Result<Will> {
     // How long things are kept is said by projects, which are not known yet.
     let on_trouble = Box::new(on_trouble);
     let options = Options { keep: None, on_trouble, ..Options::default() };
-    let (history, opened) = History::open(&path, options).map_err(io::Error::other)?;
+    let opened = defib_host::in_background(|| History::open(&path, options));
+    let (history, opened) = opened.map_err(io::Error::other)?;
     opened.troubles().into_iter().for_each(|trouble| drop(tell.send(trouble)));
     let history = Arc::new(history);
     let terminals = Terminals::default();

@@ -18,8 +18,6 @@ use crate::metrics::Target;
 use crate::notify::Channel;
 use crate::wire::Mode;
 
-/// What every agent gets of its caller's environment, beside what `env_pass` names.
-const BASE: [&str; 9] = ["PATH", "HOME", "USER", "SHELL", "LANG", "LC_*", "TERM", "TZ", "TMPDIR"];
 /// What no agent gets, because it would think that it runs inside another.
 const NEVER: [&str; 2] = ["CLAUDECODE", "CLAUDE_CODE_CHILD_SESSION"];
 /// What a program needs that shows something on the caller's desktop.
@@ -345,8 +343,10 @@ pub(crate) fn argv(command: &Command) -> Vec<String> {
     }
 }
 
+/// Whether every agent gets this of its caller's environment, beside what `env_pass` names.
 fn is_base(name: &str) -> bool {
-    BASE.iter().any(|pattern| fits(pattern, name))
+    let plain = ["PATH", "HOME", "USER", "SHELL", "LANG", "TERM", "TZ", "TMPDIR"];
+    plain.contains(&name) || name.starts_with("LC_")
 }
 
 fn is_named(passed: &[Passed], name: &str) -> bool {

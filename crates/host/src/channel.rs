@@ -30,6 +30,8 @@ const HEADER: usize = 5;
 const BUFFER: usize = 16 << 10;
 /// Small frames are sent together, but not so many that the first waits for the last.
 const PARCEL: usize = 32 << 10;
+/// The room of a parcel that was sent is used for the next one, unless it is more than this.
+const SPARE: usize = 8 << 10;
 /// A queue that has had room for more than this gives it back.
 const MANY_PARCELS: usize = 64;
 /// More descriptors than this without frames that take them is not a mistake any more.
@@ -41,6 +43,7 @@ pub struct Channel<Out, In> {
     socket: OwnedFd,
     outbox: VecDeque<Parcel>,
     queued: usize,
+    spare: Vec<u8>,
     /// What was received is `buffer[start..end]`; the rest is room.
     buffer: Vec<u8>,
     start: usize,
@@ -111,6 +114,7 @@ impl<Out: Serialize, In: DeserializeOwned> Channel<Out, In> {
             socket,
             outbox: VecDeque::new(),
             queued: 0,
+            spare: Vec::new(),
             buffer: Vec::new(),
             start: 0,
             end: 0,
@@ -131,7 +135,8 @@ impl<Out: Serialize, In: DeserializeOwned> Channel<Out, In> {
         let joins = descriptors.is_empty()
             && self.outbox.back().is_some_and(|parcel| parcel.bytes.len() < PARCEL);
         if !joins {
-            self.outbox.push_back(Parcel { bytes: Vec::new(), sent: 0, descriptors });
+            let bytes = std::mem::take(&mut self.spare);
+            self.outbox.push_back(Parcel { bytes, sent: 0, descriptors });
         }
         let Some(parcel) = self.outbox.back_mut() else { return Err(ChannelError::Garbled) };
         let begin = parcel.bytes.len();
@@ -175,8 +180,12 @@ impl<Out: Serialize, In: DeserializeOwned> Channel<Out, In> {
             }
             parcel.sent += sent;
             self.queued = self.queued.saturating_sub(sent);
-            if parcel.sent >= parcel.bytes.len() {
-                self.outbox.pop_front();
+            if parcel.sent >= parcel.bytes.len()
+                && let Some(Parcel { mut bytes, .. }) = self.outbox.pop_front()
+                && bytes.capacity() <= SPARE
+            {
+                bytes.clear();
+                self.spare = bytes;
             }
         }
         if self.outbox.capacity() > MANY_PARCELS {

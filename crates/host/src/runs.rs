@@ -66,6 +66,8 @@ pub(crate) struct Report {
     pub(crate) end: RunEnd,
     pub(crate) output: OwnedFd,
     large_pipe: bool,
+    /// Held only so that it is closed with the rest: whoever is told of an end does not wait for that.
+    _child: Child,
 }
 
 /// What is known of a run.
@@ -358,6 +360,7 @@ impl Runs {
             end: end.clone(),
             output: run.output,
             large_pipe: run.large_pipe,
+            _child: run.child,
         });
         Some(Event::Ended(run.key, end))
     }

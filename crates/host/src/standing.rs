@@ -122,6 +122,30 @@ pub fn descriptor_limit() -> usize {
     limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX)
 }
 
+/// Starts threads that work in the background: when something comes for them to do, they do not get
+/// ahead of whoever has the processor. It may be an agent that is ending, or whoever is to replace it.
+pub fn in_background<T>(start: impl FnOnce() -> T) -> T {
+    // SAFETY: it takes a number, and says how this thread is scheduled.
+    if unsafe { libc::sched_getscheduler(0) } != libc::SCHED_OTHER {
+        // Somebody has chosen otherwise for us.
+        return start();
+    }
+    set_policy(libc::SCHED_BATCH);
+    let started = start();
+    set_policy(libc::SCHED_OTHER);
+    started
+}
+
+/// How this thread is scheduled, and those that it starts.
+fn set_policy(policy: libc::c_int) {
+    // SAFETY: all-zero is a valid record, and it outlives the call, which reads it. It concerns this
+    // thread only. Both policies are everybody's; where they are refused all stays as it was.
+    unsafe {
+        let parameters: libc::sched_param = std::mem::zeroed();
+        libc::sched_setscheduler(0, policy, &raw const parameters);
+    }
+}
+
 /// Lets nobody but root read the memory of this process, and leaves none of it in a core file.
 pub fn hide_memory() {
     leave_no_core();

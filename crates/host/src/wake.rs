@@ -34,6 +34,10 @@ impl Waker {
     /// Takes the calls: whoever has done so looks for what there is to do. What was there before a call
     /// is seen then, also if the call came so late that it did not count.
     pub fn take(&self) {
+        // Who calls after this look makes the descriptor readable, and is taken then.
+        if !self.called.load(Ordering::Acquire) {
+            return;
+        }
         // The descriptor first: a call between the two is one that is taken. The other way round its
         // mark would stay, and nobody would be woken again.
         let _ = rustix::io::read(&self.descriptor, &mut [0; 8]);

@@ -49,6 +49,18 @@ fn a_run_s_output_is_found_by_its_number_and_the_last_lines_by_theirs() {
 }
 
 #[test]
+fn a_run_after_somebody_removed_the_logs_is_written_down_where_it_is_found() {
+    let bench = bench();
+    let events = bench.up(&[bench.agent("a", "env DEFIB_RUN forever", "")]);
+    bench.await_log("a", |log| log == "DEFIB_RUN=1\n");
+    std::fs::remove_dir_all(bench.home().join("logs/a")).unwrap();
+    proc::kill(bench.pid("a"), "KILL");
+    events.of_run("a", 2, "run-ready");
+    bench.await_log("a", |log| log == "DEFIB_RUN=2\n");
+    assert_eq!(bench.defib(&["logs", "--run", "2", "a"]).good().out, "DEFIB_RUN=2\n");
+}
+
+#[test]
 fn output_and_errors_are_in_the_order_in_which_they_were_written() {
     let bench = bench();
     let script = "print one eprint two print three eprint four forever";

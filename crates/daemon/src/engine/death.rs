@@ -1,14 +1,15 @@
 //! A run is over: what it left is looked at, then the core hears of it.
 //!
 //! The verdict waits for the autopsy, the autopsy for the last of the output, and that only so long:
-//! a disk that hangs must not hold up a restart. What has been read is examined, however many died at
-//! the same time: a cause that nobody waited for would be a crash that was none.
+//! a disk that hangs must not hold up a restart. Who is known to have died without a word is examined
+//! on the spot. What has been read is examined, however many died at the same time: a cause that
+//! nobody waited for would be a crash that was none.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use defib_autopsy::{Kind, Opinion};
+use defib_autopsy::Opinion;
 use defib_core::run::{ExitReport, Finding, Status};
 use defib_core::{Class, Input, Mono, Preset, Signal, Wall};
 use defib_history::Usage;
@@ -17,7 +18,7 @@ use defib_host::protocol::{How, Request, RunEnd, RunKey};
 use defib_host::usage;
 
 use super::Engine;
-use crate::coroner::{CaseFile, Examined, Said, kind_of};
+use crate::coroner::{CaseFile, Examined, Said, examine};
 
 /// How long the last of a run's output is waited for, and then what it spent.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -62,6 +63,9 @@ impl Engine {
         let file = self.case_file(key, status, end.oom, now.wall);
         let give_up = now.mono + PATIENCE;
         self.dying.push(Dying { key: key.clone(), status, end, opinion: None, give_up });
+        if self.coroner.is_ready_for(file.kind) && self.scribe.knows_silent(&key.agent, key.run) {
+            return self.hear_coroner(Said::Examined(examine(file, Vec::new())));
+        }
         let (coroner, most) = (self.coroner.clone(), file.most());
         let RunKey { agent, run } = key.clone();
         self.scribe.close(agent, run, most, move |tail| coroner.take(file, tail));
@@ -69,7 +73,6 @@ impl Engine {
 
     fn case_file(&self, key: &RunKey, status: Status, oom: bool, died: Wall) -> CaseFile {
         let recipe = self.recipe(&key.agent);
-        let kind = recipe.map_or(Kind::Generic, |(_, agent)| kind_of(agent));
         let policy = self.supervisor.known(&key.agent).map(|id| self.supervisor.shared_policy(id));
         let rules = recipe.and_then(|(project, _)| self.rules.get(&project.config.project));
         CaseFile {
@@ -77,7 +80,7 @@ impl Engine {
             status,
             oom,
             died,
-            kind,
+            kind: self.kind(&key.agent),
             policy: policy.unwrap_or_else(|| Arc::new(Preset::Default.policy())),
             rules: rules.cloned().unwrap_or_default(),
         }

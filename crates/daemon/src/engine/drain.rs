@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
+use defib_autopsy::Kind;
 use defib_config::config;
 use defib_core::record::WaitReason;
 use defib_core::{Ask as Manner, Class, Effect, Goal, Name, Outbox, RunId, Signal, What};
@@ -14,20 +15,25 @@ use defib_host::protocol::{Request, RunKey};
 use serde_json::{Map, Value};
 
 use super::ask::Ask;
-use super::{Engine, Pending};
-use crate::coroner::autopsy_of;
+use super::start::JOURNAL;
+use super::{Declared, Engine, Pending};
+use crate::coroner::{autopsy_of, kind_of};
 use crate::logs::Rotation;
 use crate::notices::{NOTIFIED, notices};
 use crate::recipe::{Project, RunFacts};
 
+/// What is kept of an agent is mostly shorter.
+const USUAL_LIFE: usize = 256;
 /// So many events at once are usual; the room that a burst took is given back.
 const USUAL_EVENTS: usize = 256;
 
 impl Engine {
-    /// Writes records down, keeps what a successor must know, gives orders, tells everybody.
+    /// Makes events of records, keeps them and what else a successor must know, gives orders, writes the
+    /// events down, tells everybody.
     ///
     /// Killed before the keeper has heard, all of it has not happened: a successor drops what the
-    /// journal has beyond what was kept, and hears the same news again. Killed after, all of it has.
+    /// journal has beyond what was kept, and hears the same news again. Killed after, all of it has:
+    /// what the journal has not yet, the keeper has.
     pub(super) fn drain(&mut self, out: &mut Outbox) {
         if out.touched.is_empty() && out.records.is_empty() && out.effects.is_empty() {
             return;
@@ -50,14 +56,14 @@ impl Engine {
             let stamp = self.stamp(project);
             self.note(Event::new(stamp, NOTIFIED, Some(notice.agent), notice.run, body));
         }
-        self.write_journal();
         let lives: Vec<(String, Vec<u8>)> = out
             .touched
             .drain(..)
             .filter_map(|id| {
                 let name = self.supervisor.name(id);
                 let life = (self.supervisor.life(id), self.view.agent(name));
-                Some((format!("life/{name}"), postcard::to_allocvec(&life).ok()?))
+                let bytes = Vec::with_capacity(USUAL_LIFE);
+                Some((format!("life/{name}"), postcard::to_extend(&life, bytes).ok()?))
             })
             .collect();
         self.keep(lives);
@@ -77,12 +83,6 @@ impl Engine {
         // On their way now: a restart waits neither for those who are told of it, nor for whatever
         // else the keeper has had to say.
         self.publish();
-    }
-
-    fn write_journal(&mut self) {
-        // A journal that cannot be written is no reason to stop supervising; the history says when
-        // the disk fails.
-        let _ = self.journal.write();
     }
 
     /// Sets a full journal aside, until all that is in it is in the history: so not before the
@@ -107,11 +107,12 @@ impl Engine {
         }
     }
 
-    /// Hands to the keeper what a successor must know, in one piece: these lives, and what holds for
-    /// all agents together.
+    /// Hands to the keeper what a successor must know, in one piece: these lives, what holds for all
+    /// agents together, and what is not yet in the journal.
     fn keep(&mut self, mut all: Vec<(String, Vec<u8>)>) {
         let whole = (self.seq, self.supervisor.totals(), self.supervisor.spent());
         all.extend(postcard::to_allocvec(&whole).ok().map(|bytes| ("whole".to_owned(), bytes)));
+        all.push((JOURNAL.to_owned(), self.journal.pending().to_vec()));
         self.send(&Request::KeepAll(all));
     }
 
@@ -126,10 +127,15 @@ impl Engine {
         self.unpublished.push(Arc::new(event));
     }
 
-    /// Tells everybody what has been written, once the keeper has it: what a successor does not know
-    /// of has not happened, so nobody may have heard of it. A keeper that is busy is not waited for.
+    /// Sends what is queued, writes the journal, and tells everybody of it once the keeper has it: what
+    /// a successor does not know of has not happened, so nobody may have heard of it. A keeper that is
+    /// busy is not waited for.
     pub(super) fn publish(&mut self) {
-        if !matches!(self.keeper.flush(), Ok(Flushed::All)) {
+        let flushed = self.keeper.flush();
+        // A journal that cannot be written is no reason to stop supervising; the history says when
+        // the disk fails.
+        let _ = self.journal.write();
+        if !matches!(flushed, Ok(Flushed::All)) {
             return;
         }
         self.history.append(self.unpublished.iter().cloned());
@@ -157,7 +163,6 @@ impl Engine {
         let project = agent.as_ref().and_then(|agent| self.project_name_of(agent));
         let event = Event::new(self.stamp(project), kind, agent, run, body);
         self.note(event);
-        self.write_journal();
         self.keep(Vec::new());
         self.publish();
     }
@@ -309,17 +314,24 @@ impl Engine {
 
     /// How an agent is declared, and in which project.
     pub(super) fn recipe(&self, name: &Name) -> Option<(&Project, &config::Agent)> {
-        let (project, at) = self.declared_in.get(name)?;
+        let Declared { project, at, .. } = self.declared.get(name)?;
         let project = self.projects.get(project)?;
-        Some((project, project.config.agents.get(*at)?))
+        Some((project, project.config.agents.get(*at as usize)?))
+    }
+
+    /// What sort of program an agent is.
+    pub(super) fn kind(&self, name: &Name) -> Kind {
+        self.declared.get(name).map_or(Kind::Generic, |declared| declared.kind)
     }
 
     pub(super) fn index_agents(&mut self) {
         let places = self.projects.iter().flat_map(|(project, of)| {
-            let agents = of.config.agents.iter().enumerate();
-            agents.map(|(at, agent)| (agent.name.clone(), (project.clone(), at)))
+            (0..).zip(&of.config.agents).map(|(at, agent)| {
+                let declared = Declared { project: project.clone(), at, kind: kind_of(agent) };
+                (agent.name.clone(), declared)
+            })
         });
-        self.declared_in = places.collect();
+        self.declared = places.collect();
         let rules = |(name, project): (&Name, &Project)| {
             (name.clone(), Arc::new(autopsy_of(&project.config)))
         };

@@ -43,7 +43,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use defib_autopsy::Autopsy;
+use defib_autopsy::{Autopsy, Kind};
 use defib_core::run::Status;
 use defib_core::{Effect, Input, Name, Outbox, RunId, Supervisor, View};
 use defib_history::{Event, History, HistoryError, Intent, Usage};
@@ -59,7 +59,7 @@ use crate::doors::Site;
 use crate::intents::IntentDesk;
 use crate::journal::Journal;
 use crate::ledger::Ledger;
-use crate::liveness::Owns;
+use crate::liveness::{Owns, TokenHash};
 use crate::logs::{Activity, Scribe, ScribeEvent, Source};
 use crate::metrics::Target;
 use crate::names::{Names, Shown};
@@ -156,6 +156,26 @@ impl EngineHandle {
     }
 }
 
+/// Where an agent is declared.
+struct Declared {
+    project: Name,
+    /// Its place in that.
+    at: u32,
+    /// What sort of program it is, which is asked at each death.
+    kind: Kind,
+}
+
+/// Which of those have something to say that seldom do. Everything else is looked at anyway.
+struct Woken {
+    by_timer: bool,
+    by_clock: bool,
+}
+
+impl Woken {
+    /// Nobody knows.
+    const ALL: Woken = Woken { by_timer: true, by_clock: true };
+}
+
 /// Orders that wait until a goal is on disk.
 struct Pending {
     ticket: Option<u64>,
@@ -191,8 +211,7 @@ pub(crate) struct Engine {
     clock_steps: ClockSteps,
     projects: BTreeMap<Name, Project>,
     names: Names,
-    /// Where each agent is declared: its project, and its place in that.
-    declared_in: BTreeMap<Name, (Name, usize)>,
+    declared: BTreeMap<Name, Declared>,
     pids: BTreeMap<Name, u32>,
     /// The stack trace that was found after an agent's last death: which run's, and the trace. Kept
     /// here so that looking at 1,000 agents asks the disk nothing.
@@ -205,6 +224,7 @@ pub(crate) struct Engine {
     secrets: BTreeMap<Name, Secrets>,
     /// What each agent's latest run says of itself, and is known by.
     own: Owns,
+    next_token: Option<(String, TokenHash)>,
     liveness: Liveness,
     capabilities: Capabilities,
     seq: u64,
@@ -232,14 +252,17 @@ pub(crate) struct Engine {
 impl Engine {
     /// Works until everything is closed, which ends the process, or until the keeper is killed.
     pub(crate) fn work(mut self) -> Will {
+        let mut woken = Woken::ALL;
         loop {
             self.note_sleep();
-            let _ = self.timer.fired();
+            if woken.by_timer {
+                let _ = self.timer.fired();
+            }
             if self.dawn.as_ref().is_some_and(|dawn| dawn.until <= now().mono) {
                 self.rise();
             }
             self.hear_vigil();
-            if self.clock_steps.stepped() {
+            if woken.by_clock && self.clock_steps.stepped() {
                 self.handle(Input::Tick);
                 self.plan_ticks();
             }
@@ -268,12 +291,13 @@ impl Engine {
             }
             self.arm_timer();
             self.publish();
+            self.prepare_token();
             // Last: what the keeper said at the beginning may have been read, and not been heeded.
-            self.wait();
+            woken = self.wait();
         }
     }
 
-    fn wait(&self) {
+    fn wait(&self) -> Woken {
         let readable = PollFlags::IN;
         let keeper =
             if self.keeper.queued_bytes() > 0 { readable | PollFlags::OUT } else { readable };
@@ -283,8 +307,13 @@ impl Engine {
             PollFd::from_borrowed_fd(self.clock_steps.as_fd(), readable),
             PollFd::from_borrowed_fd(self.wake.as_fd(), readable),
         ];
-        // An interruption is as good as news: everything is looked at anyway.
-        let _ = poll(&mut set, None);
+        match poll(&mut set, None) {
+            Ok(_) => {
+                let [_, timer, clock, _] = set.map(|polled| !polled.revents().is_empty());
+                Woken { by_timer: timer, by_clock: clock }
+            }
+            Err(_) => Woken::ALL,
+        }
     }
 
     fn arm_timer(&mut self) {

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 use super::ask::Ask;
 use super::{Engine, EngineHandle};
-use crate::coroner::{Examined, kind_of};
+use crate::coroner::Examined;
 use crate::ledger::{Amounts, Clerk, Ledger, Notice, amount, end_of_day, micros, moment};
 use crate::meter::burn::{Burning, FACTOR};
 use crate::meter::otlp::{Kept, Receiver};
@@ -182,9 +182,7 @@ impl Engine {
 
     /// Reads what a run prints, where that says what it uses.
     pub(super) fn meter(&self, key: &RunKey) {
-        let recipe = self.recipe(&key.agent).map(|(_, agent)| agent);
-        let kind = recipe.and_then(|agent| Kind::of(kind_of(agent)));
-        if let Some(kind) = kind {
+        if let Some(kind) = Kind::of(self.kind(&key.agent)) {
             self.money.meters.watch(key.agent.clone(), key.run, kind);
         }
     }
@@ -206,7 +204,7 @@ impl Engine {
     /// matters. Says to which port of ours.
     pub(super) fn admit(&mut self, key: &RunKey, env: &mut Vec<(String, String)>) -> Option<u16> {
         let (_, agent) = self.recipe(&key.agent)?;
-        let exports = match Kind::of(kind_of(agent)) {
+        let exports = match Kind::of(self.kind(&key.agent)) {
             Some(Kind::Claude | Kind::Codex | Kind::Gemini) => true,
             Some(Kind::Aider) | None => false,
         };

@@ -14,10 +14,17 @@ use crate::wire::{ErrorCode, ErrorDetail};
 impl Engine {
     /// A token for a run that is about to be spawned. It is with the keeper before the run is.
     pub(super) fn token_for(&mut self, name: &Name, run: RunId) -> Option<String> {
-        let (token, hash) = mint()?;
+        let (token, hash) = self.next_token.take().or_else(mint)?;
         self.own.insert(name.clone(), Own::new(run, hash));
         self.keep_own(name);
         Some(token)
+    }
+
+    /// Has a token at hand for whoever is spawned next: that one does not wait for random bytes.
+    pub(super) fn prepare_token(&mut self) {
+        if self.next_token.is_none() {
+            self.next_token = mint();
+        }
     }
 
     /// Hands to the keeper what a successor must know of what a run said of itself.

@@ -181,6 +181,9 @@ fn says(unreadable: Vec<Unreadable>) -> Vec<Saying> {
     unreadable.collect()
 }
 
+/// What was to be written to the journal last is kept under this key.
+pub(super) const JOURNAL: &str = "journal";
+
 type Whole = (u64, Totals, BTreeMap<Name, Tally>);
 
 impl Engine {
@@ -206,8 +209,9 @@ impl Engine {
             heard.kept.get("whole").and_then(|bytes| postcard::from_bytes(bytes).ok());
         // What was written and not kept has not happened: its news come again.
         let happened = whole.as_ref().map_or(u64::MAX, |whole| whole.0);
+        let kept = heard.kept.get(JOURNAL).map(Vec::as_slice).unwrap_or_default();
         let TakenUp { journal, last_days, last_unwritten, used } =
-            take_up_journal(&home, &history, highest_seq, happened)?;
+            take_up_journal(&home, kept, &history, highest_seq, happened)?;
         let (mut projects, unreadable) = projects(&heard, &intents, whole.is_some());
         let names = Names::begin(&intents, &mut projects, &history);
         let (lives, view) = heard.lives();
@@ -245,13 +249,14 @@ impl Engine {
             clock_steps: ClockSteps::new()?,
             projects,
             names,
-            declared_in: BTreeMap::new(),
+            declared: BTreeMap::new(),
             pids: BTreeMap::new(),
             traces: BTreeMap::new(),
             used,
             keepers_peak: 0,
             secrets: BTreeMap::new(),
             own: owns(&heard),
+            next_token: None,
             capabilities: Capabilities::stored(&intents, heard.under("capabilities/")),
             liveness: Liveness::begin(&home, &handle, runtime, heard.keeper_version)?,
             seq,
@@ -471,14 +476,16 @@ struct TakenUp {
     used: BTreeMap<Name, (RunId, Usage)>,
 }
 
-/// Hands on what the journal has and the history has not, as far as it has happened.
+/// Hands on what the journal has and the history has not, as far as it has happened. `kept` is what was
+/// to be written to it last.
 fn take_up_journal(
     home: &Path,
+    kept: &[u8],
     history: &History,
     highest_seq: u64,
     happened: u64,
 ) -> io::Result<TakenUp> {
-    let (mut journal, mut unwritten) = Journal::open(&home.join("journal"))?;
+    let (mut journal, mut unwritten) = Journal::open(&home.join("journal"), kept)?;
     let last_days: Vec<Record> = unwritten.iter().filter_map(Event::record).collect();
     unwritten.retain(|event| event.seq > highest_seq && event.seq <= happened);
     // A journal that cannot be written is no reason not to start.
@@ -499,17 +506,14 @@ fn assistants(
     (activity, meters): (Activity, Meters),
 ) -> io::Result<(Scribe, Coroner)> {
     let (teller, growth) = (handle.clone(), handle.growth.clone());
-    let scribe = Scribe::start(
-        home,
-        terminals,
-        activity,
-        // Growth concerns only those who follow: the engine is not woken for it. There may be none.
-        move |agent| {
-            meters.grew(agent);
-            drop(growth.send(agent.clone()));
-        },
-        move |event| teller.tell(Ask::Scribe(event)),
-    )?;
+    // Growth concerns only those who follow: the engine is not woken for it. There may be none.
+    let grew = move |agent: &Name| {
+        meters.grew(agent);
+        drop(growth.send(agent.clone()));
+    };
+    let tell = move |event| teller.tell(Ask::Scribe(event));
+    let scribe =
+        defib_host::in_background(|| Scribe::start(home, terminals, activity, grew, tell))?;
     let teller = handle.clone();
     let coroner = Coroner::start(move |said| teller.tell(Ask::Coroner(said)))?;
     Ok((scribe, coroner))

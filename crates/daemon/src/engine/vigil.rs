@@ -125,21 +125,23 @@ impl Engine {
         let policy = recipe.map(|(_, agent)| &agent.policy);
         let heartbeat = policy.and_then(|policy| policy.heartbeat);
         let beats = heartbeat.is_some() || policy.is_some_and(|rule| rule.reset == Reset::Beat);
-        let file = recipe.map(|(project, agent)| project.heartbeat_file(&self.home, agent));
+        let beating = recipe.filter(|_| beats);
+        let file = beating.map(|(project, agent)| project.heartbeat_file(&self.home, agent));
         let hang = policy.and_then(|policy| policy.silent_for);
         self.liveness.vigil.attend(Watch {
             key: key.clone(),
             pid,
-            file: file.filter(|_| beats),
+            file,
             hang: hang.map(|span| Box::new((span, crate::logs::folder(&self.home, &key.agent)))),
         });
     }
 
     /// The folder of a heartbeat file of the agent's own choice is there before the agent is.
     pub(super) fn prepare_heartbeat(&self, name: &Name) {
-        let Some((project, agent)) = self.recipe(name) else { return };
+        let chosen = self.recipe(name).filter(|(_, agent)| agent.heartbeat_file.is_some());
+        let Some((project, agent)) = chosen else { return };
         let file = project.heartbeat_file(&self.home, agent);
-        if let Some(folder) = file.parent().filter(|_| agent.heartbeat_file.is_some()) {
+        if let Some(folder) = file.parent() {
             // Where it cannot be made, the agent's own attempt will say why.
             let _ = std::fs::create_dir_all(folder);
             if agent.capabilities.is_some() {
@@ -222,7 +224,7 @@ impl Engine {
         let needs = self.recipe(name).is_some_and(|(_, agent)| {
             agent.ready == ReadyBy::Notify || agent.policy.heartbeat.is_some()
         });
-        let (agents, limit) = (self.declared_in.len(), defib_host::descriptor_limit());
+        let (agents, limit) = (self.declared.len(), defib_host::descriptor_limit());
         if !needs && !self.liveness.sockets.has_room(agents, limit) {
             if !std::mem::replace(&mut self.liveness.said_scarce, true) {
                 say!(

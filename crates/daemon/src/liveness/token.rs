@@ -19,7 +19,7 @@ impl TokenHash {
 
     /// As text, to be a key of something.
     pub(crate) fn hex(self) -> String {
-        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+        hex(&self.0)
     }
 
     /// The hash that a text stands for.
@@ -35,6 +35,11 @@ impl TokenHash {
     }
 }
 
+fn hex(bytes: &[u8; 32]) -> String {
+    let digit = |value: u8| char::from(if value < 10 { b'0' + value } else { b'a' + value - 10 });
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+}
+
 /// A new token, and what is kept of it. Nothing, if the kernel has no random bytes to give: then the
 /// run has no way to speak for itself, which is better than a token that can be guessed.
 pub(crate) fn mint() -> Option<(String, TokenHash)> {
@@ -47,7 +52,7 @@ pub(crate) fn mint() -> Option<(String, TokenHash)> {
             Err(_) => return None,
         }
     }
-    let token: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let token = hex(&bytes);
     let hash = TokenHash::of(&token);
     Some((token, hash))
 }

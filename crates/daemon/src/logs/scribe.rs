@@ -118,8 +118,8 @@ impl Scribe {
             logs: BTreeMap::new(),
             silent: Silent::default(),
             open: VecDeque::new(),
-            // The rest is for pipes, notify sockets and connections.
-            most_open: defib_host::descriptor_limit() / 4,
+            // Each is two files. The rest is for pipes, notify sockets and connections.
+            most_open: defib_host::descriptor_limit() / 8,
             grew: Box::new(grew),
             tell: Box::new(tell),
         };
@@ -134,8 +134,7 @@ impl Scribe {
     }
 
     /// The run is over: takes what it has written, and hands over its last bytes, `most` of them.
-    /// What is done with them is done on the scribe's thread and must not block. Where it is known that
-    /// there are none, that is at once: whoever died without a word is not kept waiting.
+    /// What is done with them is done on the scribe's thread and must not block.
     pub fn close(
         &self,
         agent: Name,
@@ -143,10 +142,13 @@ impl Scribe {
         most: usize,
         then: impl FnOnce(Vec<u8>) + Send + 'static,
     ) {
-        if self.silent.take(&agent, run) {
-            return then(Vec::new());
-        }
         self.order(Order::Close { agent, run, most, then: Box::new(then) });
+    }
+
+    /// Whether it is known already that the run, which is over, has written nothing: then there is
+    /// nothing to close, and whoever died without a word is not kept waiting. Asked once a run.
+    pub fn knows_silent(&self, agent: &Name, run: RunId) -> bool {
+        self.silent.take(agent, run)
     }
 
     /// The agent is gone; its log files stay.
@@ -529,7 +531,9 @@ impl Log {
 
     /// Open, with the present run noted.
     fn writer(&mut self, home: &Path, agent: &Name) -> io::Result<&mut SegmentWriter> {
-        let writer = match self.writer.take() {
+        // A new run begins in files that are there.
+        let usable = |writer: &Box<SegmentWriter>| self.noted || !writer.was_removed();
+        let writer = match self.writer.take().filter(usable) {
             Some(writer) => writer,
             None => Box::new(SegmentWriter::open(&folder(home, agent), self.rotation)?),
         };

@@ -3,7 +3,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::BorrowedFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use defib_core::RunId;
@@ -35,6 +35,8 @@ pub struct SegmentWriter {
     size: u64,
     /// The last run that the index knows of.
     last_run: RunId,
+    /// The index, once a run was noted in it.
+    index: Option<File>,
 }
 
 impl SegmentWriter {
@@ -47,12 +49,17 @@ impl SegmentWriter {
         let size = file.metadata()?.len();
         let last_run = index(folder).last().map_or(RunId(0), |(run, _)| *run);
         let folder = folder.to_owned();
-        Ok(SegmentWriter { folder, rotation, number, file, size, last_run })
+        Ok(SegmentWriter { folder, rotation, number, file, size, last_run, index: None })
     }
 
     /// Changes when the log rotates.
     pub fn set_rotation(&mut self, rotation: Rotation) {
         self.rotation = rotation;
+    }
+
+    /// Whether somebody has removed the open segment: what is written to it nobody can read.
+    pub(super) fn was_removed(&self) -> bool {
+        self.file.metadata().is_ok_and(|meta| meta.nlink() == 0)
     }
 
     /// Where the next byte goes.
@@ -70,12 +77,12 @@ impl SegmentWriter {
         self.end_line()?;
         self.last_run = run;
         let place @ Place { segment, offset } = self.place();
-        let mut entries = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .mode(0o600)
-            .open(self.folder.join(INDEX))?;
-        entries.write_all(format!("{run} {segment} {offset}\n").as_bytes())?;
+        let index = match self.index.take() {
+            Some(index) => index,
+            None => open_index(&self.folder)?,
+        };
+        let index = self.index.insert(index);
+        index.write_all(format!("{run} {segment} {offset}\n").as_bytes())?;
         Ok(place)
     }
 
@@ -157,7 +164,7 @@ impl SegmentWriter {
         Ok(())
     }
 
-    fn prune(&self) {
+    fn prune(&mut self) {
         let oldest = self.number.saturating_sub(self.rotation.keep.into());
         for number in segments(&self.folder).into_iter().take_while(|number| *number < oldest) {
             // A segment that cannot be removed now is removed after the next rotation.
@@ -174,6 +181,7 @@ impl SegmentWriter {
             let text: String = entries[gone - 1..].iter().map(line).collect();
             let new = self.folder.join("runs.new");
             let _ = fs::write(&new, text).and_then(|()| fs::rename(&new, self.folder.join(INDEX)));
+            self.index = None;
         }
     }
 }
@@ -220,6 +228,10 @@ fn finish_a_rotation_that_was_cut_short(folder: &Path, number: u64, open: &File)
         full.set_len(line_start)?;
     }
     Ok(())
+}
+
+fn open_index(folder: &Path) -> io::Result<File> {
+    OpenOptions::new().create(true).append(true).mode(0o600).open(folder.join(INDEX))
 }
 
 fn open_segment(folder: &Path, number: u64) -> io::Result<File> {
