@@ -89,8 +89,12 @@ export function plural(count: number, word: string): string {
 }
 
 /** How an end looked from outside. */
-export function ending(death: { exit_code: number | null; signal: string | null }): string {
+export function ending(death: {
+  class: string;
+  exit_code: number | null;
+  signal: string | null;
+}): string {
   if (death.exit_code !== null) return `exit ${death.exit_code}`;
   if (death.signal !== null) return death.signal;
-  return "not spawned";
+  return death.class === "lost" ? "unseen" : "not spawned";
 }

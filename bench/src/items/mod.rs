@@ -8,6 +8,7 @@ mod idle;
 mod listing;
 mod memory;
 mod respawn;
+mod stopping;
 mod storm;
 
 use std::io;
@@ -41,6 +42,7 @@ pub(crate) const ITEMS: &[Item] = &[
     ("e", storm::run),
     ("f", capture::run),
     ("g", listing::run),
+    ("h", stopping::run),
 ];
 
 impl Bench {

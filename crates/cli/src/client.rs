@@ -137,9 +137,7 @@ impl Client {
 
     /// Whether a daemon answers.
     pub(crate) fn is_up(&self) -> bool {
-        let answer = self.send(Method::GET, "/healthz", Bytes::new());
-        let answer = async { tokio::time::timeout(SIGN_OF_LIFE, answer).await };
-        matches!(self.runtime.block_on(answer), Ok(Ok(_)))
+        self.runtime.block_on(self.shows_life())
     }
 
     /// Hands over what comes, piece by piece, until it ends or `take` has had enough.
@@ -207,13 +205,47 @@ impl Client {
         body: Bytes,
     ) -> Result<T, Failure> {
         self.runtime.block_on(async {
-            let response = self.good(self.send(method, path, body).await).await?;
-            let bytes = response.into_body().collect().await.map_err(lost)?.to_bytes();
+            let answer = async {
+                let response = self.good(self.send(method, path, body).await).await?;
+                Ok(response.into_body().collect().await.map_err(lost)?.to_bytes())
+            };
+            let bytes = self.while_alive(answer).await?;
             serde_json::from_slice(&bytes).map_err(|error| {
                 Failure::new(Code::Failed, format!("the daemon's answer makes no sense: {error}"))
                     .hint("`defib version` shows whether it is of another version")
             })
         })
+    }
+
+    /// Waits for an answer for as long as the daemon shows that it lives: a stop may take long, and so
+    /// may a look at a long history, but one that is frozen answers nobody.
+    async fn while_alive<T>(
+        &self,
+        answer: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        let mut answer = std::pin::pin!(answer);
+        loop {
+            tokio::select! {
+                answer = &mut answer => return answer,
+                () = tokio::time::sleep(SIGN_OF_LIFE) => {}
+            }
+            if !self.shows_life().await {
+                return Err(self.not_answering());
+            }
+        }
+    }
+
+    async fn shows_life(&self) -> bool {
+        let answer = self.send(Method::GET, "/healthz", Bytes::new());
+        matches!(tokio::time::timeout(SIGN_OF_LIFE, answer).await, Ok(Ok(_)))
+    }
+
+    fn not_answering(&self) -> Failure {
+        Failure::new(Code::Failed, "the daemon does not answer").hint(format!(
+            "it may be frozen; `kill -9` of it is safe: its keeper starts the next one, and the \
+             agents run on. {} has all it said",
+            self.log().display()
+        ))
     }
 
     /// An answer that is not an error.

@@ -222,6 +222,14 @@ impl<Out: Serialize, In: DeserializeOwned> Channel<Out, In> {
         }
     }
 
+    /// Whether the next message has been received already.
+    pub fn holds_message(&self) -> bool {
+        let held = self.buffer.get(self.start..self.end).unwrap_or_default();
+        held.split_first_chunk::<HEADER>().is_some_and(|(&[a, b, c, d, _], rest)| {
+            rest.len() >= u32::from_le_bytes([a, b, c, d]) as usize
+        })
+    }
+
     fn parse(&mut self) -> Result<Option<(In, Vec<OwnedFd>)>, ChannelError> {
         let held = self.buffer.get(self.start..self.end).unwrap_or_default();
         let Some((&[a, b, c, d, count], rest)) = held.split_first_chunk::<HEADER>() else {

@@ -52,6 +52,7 @@ impl Standing {
         let signals = take_signals()?;
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
         let _ = rustix::thread::set_name(c"defib-keeper");
+        be_prompt();
         let bounds = Bounds::now();
         raise_descriptor_limit();
         leave_no_core();
@@ -122,18 +123,61 @@ pub fn descriptor_limit() -> usize {
     limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX)
 }
 
+/// Lets this thread have the processor soon, for little at a time: somebody waits for what it does.
+/// What it starts is as everything else is. Kernels before 6.12 do not know of it.
+pub fn be_prompt() {
+    // The shortest that there is.
+    const SLICE_NS: u64 = 100_000;
+    const RESET_ON_FORK: u64 = 1;
+    // What is more urgent than usual would not be handed on to those it starts.
+    let nice = rustix::process::getpriority_process(None).unwrap_or(-1);
+    if nice < 0 || !is_usual() {
+        return;
+    }
+    let wanted = SchedulingAttributes {
+        size: u32::try_from(size_of::<SchedulingAttributes>()).unwrap_or(0),
+        policy: libc::SCHED_OTHER.cast_unsigned(),
+        flags: RESET_ON_FORK,
+        nice,
+        priority: 0,
+        runtime: SLICE_NS,
+        deadline: 0,
+        period: 0,
+    };
+    // SAFETY: the record is laid out as the kernel has it, says how long it is, and outlives the call,
+    // which reads it. It concerns this thread only; where it is refused all stays as it was.
+    unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const wanted, 0) };
+}
+
+/// As the kernel lays it out (`struct sched_attr`, in its first version).
+#[repr(C)]
+struct SchedulingAttributes {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    runtime: u64,
+    deadline: u64,
+    period: u64,
+}
+
 /// Starts threads that work in the background: when something comes for them to do, they do not get
 /// ahead of whoever has the processor. It may be an agent that is ending, or whoever is to replace it.
 pub fn in_background<T>(start: impl FnOnce() -> T) -> T {
-    // SAFETY: it takes a number, and says how this thread is scheduled.
-    if unsafe { libc::sched_getscheduler(0) } != libc::SCHED_OTHER {
-        // Somebody has chosen otherwise for us.
+    if !is_usual() {
         return start();
     }
     set_policy(libc::SCHED_BATCH);
     let started = start();
     set_policy(libc::SCHED_OTHER);
     started
+}
+
+/// Whether nobody has chosen how this thread is scheduled.
+fn is_usual() -> bool {
+    // SAFETY: it takes a number, and says what there is.
+    unsafe { libc::sched_getscheduler(0) == libc::SCHED_OTHER }
 }
 
 /// How this thread is scheduled, and those that it starts.

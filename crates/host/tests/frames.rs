@@ -163,3 +163,21 @@ fn descriptors_come_with_their_own_messages_and_are_not_inherited() {
     drop(sender);
     assert_eq!(receiver.receive().unwrap_err(), ChannelError::Closed);
 }
+
+#[test]
+fn it_is_known_whether_the_next_message_is_there_without_asking_the_socket() {
+    let (ours, mut channel) = pair::<(), u8>();
+    assert!(!channel.holds_message());
+    let (first, second, third) = (frame(&[7], 0), frame(&[8], 0), frame(&[9], 0));
+    let (half, rest) = third.split_at(5);
+    rustix::io::write(&ours, &[first, second, half.to_vec()].concat()).unwrap();
+    assert!(!channel.holds_message(), "nothing has been received");
+    assert_eq!(channel.receive().unwrap().map(|(it, _)| it), Some(7));
+    assert!(channel.holds_message());
+    assert_eq!(channel.receive().unwrap().map(|(it, _)| it), Some(8));
+    assert!(!channel.holds_message(), "half of one is none");
+    assert!(channel.receive().unwrap().is_none());
+    rustix::io::write(&ours, rest).unwrap();
+    assert_eq!(channel.receive().unwrap().map(|(it, _)| it), Some(9));
+    assert!(!channel.holds_message());
+}

@@ -33,7 +33,9 @@ export function Why({ agent, runs, run: wanted }: { agent: Agent; runs: Run[]; r
               ? `exited with code ${death.exit_code}`
               : death.signal
                 ? `was ended by ${death.signal}`
-                : "did not come to life"}{" "}
+                : death.class === "lost"
+                  ? "was lost"
+                  : "did not come to life"}{" "}
             after {span(death.ran_s)}, <Ago at={death.at} />.
           </p>
           <dl class="findings">

@@ -158,8 +158,10 @@ fn a_daemon_that_does_not_answer_is_not_waited_for_without_end() {
     bench.up(&[bench.agent("a", "forever", "")]);
     let (_, daemon) = bench.who();
     proc::kill(daemon, "STOP");
-    let ran = bench.defib(&["up", "--detach"]).bad(1);
-    assert!(ran.err.contains("does not answer") && ran.err.contains("keeper.log"), "{}", ran.err);
+    for arguments in [&["up", "--detach"][..], &["status"]] {
+        let err = bench.defib(arguments).bad(1).err;
+        assert!(err.contains("does not answer") && err.contains("keeper.log"), "{err}");
+    }
     proc::kill(daemon, "CONT");
     bench.await_state("a", "running");
 }

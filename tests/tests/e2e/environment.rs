@@ -217,3 +217,32 @@ fn what_looks_wrong_at_the_start_is_a_warning_and_the_others_start() {
     bench.defib(&["revive", "nowhere"]).good();
     assert!(proc::lives(pid_in(&bench.await_state("nowhere", "running"))));
 }
+
+/// How a process is scheduled, as far as this kernel says.
+fn scheduling(of: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(format!("/proc/{of}/sched")).unwrap_or_default();
+    let told = |line: &&str| {
+        ["policy", "prio", "se.slice"].iter().any(|name| {
+            line.strip_prefix(name).is_some_and(|rest| rest.trim_start().starts_with(':'))
+        })
+    };
+    text.lines().filter(told).map(str::to_owned).collect()
+}
+
+#[test]
+fn an_agent_is_scheduled_as_everything_else_is_and_not_as_its_keeper() {
+    let bench = bench();
+    bench.up(&[bench.agent("a", "forever", "")]);
+    let (keeper, daemon) = bench.who();
+    let usual = scheduling("self");
+    assert_eq!(scheduling(&bench.pid("a").to_string()), usual);
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut version = release.split('.').map_while(|part| part.parse::<u32>().ok());
+    let knows_slices = (version.next(), version.next()) >= (Some(6), Some(12));
+    if knows_slices && usual.iter().any(|line| line.starts_with("se.slice")) {
+        for ours in [keeper, daemon] {
+            let prompt = scheduling(&ours.to_string());
+            assert!(prompt.iter().any(|line| line.ends_with(" 100000")), "{prompt:?}");
+        }
+    }
+}

@@ -95,6 +95,8 @@ fn check_that_each_agent_runs_once_again(kill: impl Fn(&Bench)) {
         assert_eq!(runs.len(), 2, "{runs:#?}");
         assert!(!runs[0]["death"].is_null(), "it is said that the first run is over: {}", runs[0]);
         assert!(runs[1]["death"].is_null());
+        let why = bench.defib(&["why", name]).good().out;
+        assert!(why.contains("Run 1 was lost after"), "{why}");
     }
 }
 

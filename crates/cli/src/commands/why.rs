@@ -69,6 +69,7 @@ pub(crate) fn post_mortem(why: &Facts, now: Timestamp) -> String {
             let how = match (death.exit_code, death.signal) {
                 (Some(code), _) => format!("exited with code {code}"),
                 (None, Some(signal)) => format!("was ended by {signal}"),
+                (None, None) if death.class == Class::Lost => "was lost".to_owned(),
                 (None, None) => "did not come to life".to_owned(),
             };
             let (number, ran) = (run.run, Shown(whole(death.ran_s.0)));

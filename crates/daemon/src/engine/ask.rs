@@ -417,7 +417,7 @@ impl Engine {
     fn signal(&mut self, name: &str, signal: Signal) -> Result<Name, Failed> {
         let agent = self.find(name)?;
         let name = self.supervisor.name(agent).clone();
-        let run = self.supervisor.sight(agent).run.filter(|_| self.pids.contains_key(&name));
+        let run = self.supervisor.sight(agent).run.filter(|_| self.processes.contains_key(&name));
         let shown = self.handle.shown.name(&name);
         let Some(run) = run else {
             let message = format!("{shown} has no process");

@@ -56,14 +56,14 @@ impl Engine {
             How::Exited(code) => Status::Exited(code),
             How::Signaled(number) => Status::Signaled(Signal(number)),
         };
-        if self.pids.contains_key(&key.agent) && self.is_current(key) {
-            self.pids.remove(&key.agent);
-        }
+        let process = if self.is_current(key) { self.processes.remove(&key.agent) } else { None };
         let now = now();
         let file = self.case_file(key, status, end.oom, now.wall);
         let give_up = now.mono + PATIENCE;
         self.dying.push(Dying { key: key.clone(), status, end, opinion: None, give_up });
-        if self.coroner.is_ready_for(file.kind) && self.scribe.knows_silent(&key.agent, key.run) {
+        let output = process.and_then(|process| process.output);
+        let is_silent = output.is_some_and(|output| self.scribe.is_silent(key, &output));
+        if is_silent && self.coroner.is_ready_for(file.kind) {
             return self.hear_coroner(Said::Examined(examine(file, Vec::new())));
         }
         let (coroner, most) = (self.coroner.clone(), file.most());

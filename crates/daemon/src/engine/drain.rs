@@ -22,6 +22,8 @@ use crate::logs::Rotation;
 use crate::notices::{NOTIFIED, notices};
 use crate::recipe::{Project, RunFacts};
 
+/// So many events of several decisions may go out together: those of about four deaths.
+const TOGETHER: usize = 12;
 /// What is kept of an agent is mostly shorter.
 const USUAL_LIFE: usize = 256;
 /// So many events at once are usual; the room that a burst took is given back.
@@ -80,9 +82,7 @@ impl Engine {
         }
         let effects = std::mem::take(&mut out.effects);
         self.order(effects);
-        // On their way now: a restart waits neither for those who are told of it, nor for whatever
-        // else the keeper has had to say.
-        self.publish();
+        self.publish_soon();
     }
 
     /// Sets a full journal aside, until all that is in it is in the history: so not before the
@@ -127,6 +127,15 @@ impl Engine {
         self.unpublished.push(Arc::new(event));
     }
 
+    /// Publishes now, so that a restart waits neither for those who are told of it, nor for whatever
+    /// else the keeper has had to say. Only a few of those who die at the same time go out together,
+    /// as far as they have been heard of at once: that costs each of them little, and all much less.
+    fn publish_soon(&mut self) {
+        if self.unpublished.len() >= TOGETHER || !self.keeper.holds_message() {
+            self.publish();
+        }
+    }
+
     /// Sends what is queued, writes the journal, and tells everybody of it once the keeper has it: what
     /// a successor does not know of has not happened, so nobody may have heard of it. A keeper that is
     /// busy is not waited for.
@@ -164,7 +173,7 @@ impl Engine {
         let event = Event::new(self.stamp(project), kind, agent, run, body);
         self.note(event);
         self.keep(Vec::new());
-        self.publish();
+        self.publish_soon();
     }
 
     /// Gives orders. Where a goal has to be stored first, everything after it waits for that.

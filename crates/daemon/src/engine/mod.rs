@@ -156,6 +156,13 @@ impl EngineHandle {
     }
 }
 
+/// The first process of a run.
+struct Process {
+    pid: u32,
+    /// The pipe that it writes to, if nobody has read from it but this daemon.
+    output: Option<Arc<OwnedFd>>,
+}
+
 /// Where an agent is declared.
 struct Declared {
     project: Name,
@@ -212,7 +219,7 @@ pub(crate) struct Engine {
     projects: BTreeMap<Name, Project>,
     names: Names,
     declared: BTreeMap<Name, Declared>,
-    pids: BTreeMap<Name, u32>,
+    processes: BTreeMap<Name, Process>,
     /// The stack trace that was found after an agent's last death: which run's, and the trace. Kept
     /// here so that looking at 1,000 agents asks the disk nothing.
     traces: BTreeMap<Name, (RunId, String)>,
@@ -252,6 +259,7 @@ pub(crate) struct Engine {
 impl Engine {
     /// Works until everything is closed, which ends the process, or until the keeper is killed.
     pub(crate) fn work(mut self) -> Will {
+        defib_host::be_prompt();
         let mut woken = Woken::ALL;
         loop {
             self.note_sleep();
@@ -339,10 +347,9 @@ impl Engine {
     fn hear(&mut self, news: News, mut descriptors: Vec<OwnedFd>) {
         match news {
             News::Spawned { key, pid, terminal } => {
-                if let Some(output) = descriptors.pop() {
-                    self.capture(&key, output, terminal);
-                }
-                self.pids.insert(key.agent.clone(), pid);
+                let output = descriptors.pop().map(|output| self.capture(&key, output, terminal));
+                let output = output.filter(|_| !terminal);
+                self.processes.insert(key.agent.clone(), Process { pid, output });
                 self.put_off_tidying();
                 self.attend(&key, pid);
                 if let Some(agent) = self.supervisor.known(&key.agent) {
@@ -378,15 +385,18 @@ impl Engine {
         }
     }
 
-    fn capture(&self, key: &RunKey, output: OwnedFd, terminal: bool) {
+    /// Has a run's output captured, and gives back what it comes from.
+    fn capture(&self, key: &RunKey, output: OwnedFd, terminal: bool) -> Arc<OwnedFd> {
         let rotation = self.rotation_of(&key.agent);
         // Others on its account may wait for a sign that it works.
         let shares = self.recipe(&key.agent).is_some_and(|(_, agent)| agent.account.is_some());
         let RunKey { agent, run } = key.clone();
-        let mut source = Source::new(agent, run, output, terminal);
+        let output = Arc::new(output);
+        let mut source = Source::new(agent, run, output.clone(), terminal);
         source.listened_for = shares;
         self.scribe.attach(source, rotation);
         self.meter(key);
+        output
     }
 
     fn is_current(&self, key: &RunKey) -> bool {

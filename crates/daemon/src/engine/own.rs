@@ -57,7 +57,7 @@ impl Engine {
 
     /// The agent in whose tree somebody lives, by the run's first process or by its cgroup.
     pub(super) fn onlooker(&self, line: &[u32], agent: Option<Name>) -> Result<Onlooker, Failed> {
-        let by_line = self.pids.iter().find(|(_, pid)| line.contains(pid));
+        let by_line = self.processes.iter().find(|(_, process)| line.contains(&process.pid));
         let found = by_line.map(|(name, _)| name.clone()).or(agent);
         let found = found.and_then(|name| {
             let (project, agent) = self.recipe(&name)?;

@@ -31,7 +31,7 @@ use super::session::Sessions;
 use super::timetable::Timetable;
 use super::trouble::Troubles;
 use super::vigil::Liveness;
-use super::{Engine, EngineHandle};
+use super::{Engine, EngineHandle, Process};
 use crate::coroner::Coroner;
 use crate::doors::Site;
 use crate::intents::IntentDesk;
@@ -250,7 +250,7 @@ impl Engine {
             projects,
             names,
             declared: BTreeMap::new(),
-            pids: BTreeMap::new(),
+            processes: BTreeMap::new(),
             traces: BTreeMap::new(),
             used,
             keepers_peak: 0,
@@ -324,7 +324,8 @@ impl Engine {
         for (key, pid, terminal, output) in held {
             found.insert(key.agent.clone(), key.run);
             self.learn_secrets(&key.agent);
-            self.pids.insert(key.agent.clone(), pid);
+            // Somebody else may have read what it wrote.
+            self.processes.insert(key.agent.clone(), Process { pid, output: None });
             self.attend(&key, pid);
             if let Some(output) = output {
                 self.capture(&key, output, terminal);
@@ -512,8 +513,7 @@ fn assistants(
         drop(growth.send(agent.clone()));
     };
     let tell = move |event| teller.tell(Ask::Scribe(event));
-    let scribe =
-        defib_host::in_background(|| Scribe::start(home, terminals, activity, grew, tell))?;
+    let scribe = Scribe::start(home, terminals, activity, grew, tell)?;
     let teller = handle.clone();
     let coroner = Coroner::start(move |said| teller.tell(Ask::Coroner(said)))?;
     Ok((scribe, coroner))

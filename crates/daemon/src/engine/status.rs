@@ -63,7 +63,7 @@ impl Engine {
                 .get(name)
                 .filter(|_| sight.reason == Some(Reason::Wait(WaitReason::Prompt)))
                 .cloned(),
-            pid: self.pids.get(name).copied(),
+            pid: self.processes.get(name).map(|process| process.pid),
             run: sight.run,
             restarts: sight.restarts,
             consecutive_failures: view.map_or(0, |view| view.consecutive_failures),
@@ -151,7 +151,7 @@ impl Engine {
 
     /// Whether nothing is left that could have a process.
     pub(super) fn is_all_down(&self) -> bool {
-        self.pids.is_empty()
+        self.processes.is_empty()
             && self.supervisor.declared().all(|(id, _)| match self.supervisor.sight(id).state {
                 State::Starting
                 | State::Running

@@ -89,7 +89,7 @@ impl Engine {
         self.liveness.sockets.pack();
         self.liveness.vigil.pack();
         self.scribe.pack();
-        pack(&mut self.pids);
+        pack(&mut self.processes);
         if self.liveness.keeper_version >= TIDY_KEEPER {
             self.send(&Request::Tidy);
         }

@@ -153,7 +153,9 @@ impl Engine {
 
     /// What is declared has changed: runs that go on are watched as it says now.
     pub(super) fn attend_anew(&mut self) {
-        for (name, pid) in self.pids.clone() {
+        let pids: Vec<(Name, u32)> =
+            self.processes.iter().map(|(name, process)| (name.clone(), process.pid)).collect();
+        for (name, pid) in pids {
             let Some(run) =
                 self.supervisor.known(&name).and_then(|id| self.supervisor.live_run(id))
             else {

@@ -18,6 +18,7 @@ use defib_core::{Name, RunId};
 use defib_host::clock::now;
 use defib_host::output::{Moved, read_some};
 use defib_host::pack;
+use defib_host::protocol::RunKey;
 use defib_host::wake::Waker;
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
@@ -87,7 +88,7 @@ enum Order {
 pub struct Scribe {
     orders: Sender<Order>,
     wake: Arc<Waker>,
-    silent: Silent,
+    spoken: Spoken,
 }
 
 impl Scribe {
@@ -116,16 +117,16 @@ impl Scribe {
             last_moved: Instant::now(),
             sources: BTreeMap::new(),
             logs: BTreeMap::new(),
-            silent: Silent::default(),
+            spoken: Spoken::default(),
             open: VecDeque::new(),
             // Each is two files. The rest is for pipes, notify sockets and connections.
             most_open: defib_host::descriptor_limit() / 8,
             grew: Box::new(grew),
             tell: Box::new(tell),
         };
-        let silent = desk.silent.clone();
+        let spoken = desk.spoken.clone();
         thread::Builder::new().name("scribe".to_owned()).spawn(move || desk.work())?;
-        Ok(Scribe { orders, wake, silent })
+        Ok(Scribe { orders, wake, spoken })
     }
 
     /// Captures the output of a run.
@@ -145,10 +146,11 @@ impl Scribe {
         self.order(Order::Close { agent, run, most, then: Box::new(then) });
     }
 
-    /// Whether it is known already that the run, which is over, has written nothing: then there is
-    /// nothing to close, and whoever died without a word is not kept waiting. Asked once a run.
-    pub fn knows_silent(&self, agent: &Name, run: RunId) -> bool {
-        self.silent.take(agent, run)
+    /// Whether a run, which is over, has written nothing to its pipe, of which only the scribe has read.
+    /// Then there is nothing to close: whoever died without a word waits for nobody.
+    pub fn is_silent(&self, key: &RunKey, pipe: &OwnedFd) -> bool {
+        // In this order: what is not in the pipe any more was noted before it was taken.
+        rustix::io::ioctl_fionread(pipe) == Ok(0) && !self.spoken.has(&key.agent, key.run)
     }
 
     /// The agent is gone; its log files stay.
@@ -176,7 +178,7 @@ pub struct Source {
     /// Which run's.
     pub run: RunId,
     /// Where it comes from.
-    pub output: OwnedFd,
+    pub output: Arc<OwnedFd>,
     /// Whether that is a terminal.
     pub terminal: bool,
     /// Whether somebody waits for its first bytes.
@@ -185,12 +187,15 @@ pub struct Source {
     look_at: Option<Instant>,
     /// Whether it stood at a prompt when it was last looked at.
     asks: bool,
+    /// Whether it has written something.
+    spoke: bool,
 }
 
 impl Source {
     /// The output of a run, of which nothing is known yet.
-    pub const fn new(agent: Name, run: RunId, output: OwnedFd, terminal: bool) -> Source {
-        Source { agent, run, output, terminal, listened_for: false, look_at: None, asks: false }
+    pub const fn new(agent: Name, run: RunId, output: Arc<OwnedFd>, terminal: bool) -> Source {
+        let (listened_for, look_at, asks, spoke) = (false, None, false, false);
+        Source { agent, run, output, terminal, listened_for, look_at, asks, spoke }
     }
 }
 
@@ -207,20 +212,18 @@ struct Log {
     in_line: bool,
 }
 
-/// The runs whose output has ended with nothing in it, by agent: the scribe knows before anybody asks,
-/// for a process closes what it wrote to before its end is told.
+/// The runs that have written something, by agent. One is noted before what it wrote is taken from its
+/// pipe: so a run whose pipe is empty, and which is not noted after that was seen, has written nothing.
 #[derive(Debug, Clone, Default)]
-struct Silent(Arc<Mutex<BTreeMap<Name, RunId>>>);
+struct Spoken(Arc<Mutex<BTreeMap<Name, RunId>>>);
 
-impl Silent {
+impl Spoken {
     fn note(&self, agent: &Name, run: RunId) {
         self.lock().insert(agent.clone(), run);
     }
 
-    /// Whether it is one of them. Whoever asks deals with it.
-    fn take(&self, agent: &Name, run: RunId) -> bool {
-        let mut all = self.lock();
-        all.get(agent) == Some(&run) && all.remove(agent).is_some()
+    fn has(&self, agent: &Name, run: RunId) -> bool {
+        self.lock().get(agent) == Some(&run)
     }
 
     fn forget(&self, agent: &Name) {
@@ -245,7 +248,7 @@ struct Desk {
     last_moved: Instant,
     sources: BTreeMap<u64, Source>,
     logs: BTreeMap<Name, Log>,
-    silent: Silent,
+    spoken: Spoken,
     /// The logs that are open, first to last, and how many may be.
     open: VecDeque<Name>,
     most_open: usize,
@@ -268,7 +271,7 @@ impl Desk {
             for event in &events {
                 match event.data.u64() {
                     WAKE => self.wake.take(),
-                    key => moved += self.capture(key),
+                    key => moved += self.capture(key, event.flags),
                 }
                 // Whoever has died does not wait behind those who write much.
                 while let Ok(order) = self.inbox.try_recv() {
@@ -323,7 +326,7 @@ impl Desk {
             Order::Close { agent, run, most, then } => then(self.close(&agent, run, most)),
             Order::Forget { agent } => {
                 self.logs.remove(&agent);
-                self.silent.forget(&agent);
+                self.spoken.forget(&agent);
             }
             Order::Pack => {
                 pack(&mut self.sources);
@@ -407,8 +410,11 @@ impl Desk {
     }
 
     /// Moves what a source has to its agent's log. Says how much that was.
-    fn capture(&mut self, key: u64) -> usize {
+    fn capture(&mut self, key: u64, flags: epoll::EventFlags) -> usize {
         let Some(source) = self.sources.get_mut(&key) else { return 0 };
+        if flags.contains(epoll::EventFlags::IN) && !std::mem::replace(&mut source.spoke, true) {
+            self.spoken.note(&source.agent, source.run);
+        }
         let Some(log) = self.logs.get_mut(&source.agent) else { return 0 };
         match log.take_from(&self.home, source, &self.terminals) {
             Ok(Moved::Bytes(bytes)) => {
@@ -431,9 +437,6 @@ impl Desk {
             }
             Ok(Moved::WouldBlock) => {}
             Ok(Moved::End) => {
-                if !source.terminal && log.is_silent(source.run) {
-                    self.silent.note(&source.agent, source.run);
-                }
                 self.detach(key);
             }
             Err(error) => self.throw_away(key, &error),
@@ -503,7 +506,6 @@ impl Desk {
             (self.grew)(agent);
         }
         self.terminals.close(agent, run);
-        self.silent.take(agent, run);
         self.tail(agent, most)
     }
 
@@ -544,12 +546,6 @@ impl Log {
             self.noted = true;
         }
         Ok(writer)
-    }
-
-    /// Whether this is the present run, and it has written nothing.
-    fn is_silent(&self, run: RunId) -> bool {
-        let is_at_start = |writer: &SegmentWriter| writer.place() == self.start;
-        self.run == run && self.noted && self.writer.as_deref().is_some_and(is_at_start)
     }
 
     fn take_from(
