@@ -259,7 +259,6 @@ pub(crate) struct Engine {
 impl Engine {
     /// Works until everything is closed, which ends the process, or until the keeper is killed.
     pub(crate) fn work(mut self) -> Will {
-        defib_host::be_prompt();
         let mut woken = Woken::ALL;
         loop {
             self.note_sleep();
