@@ -1,14 +1,14 @@
 //! One cgroup an agent, where cgroup v2 is writable.
 //!
 //! A process cannot leave its cgroup by forking, so "everything that descends from a run" is one file
-//! to read and one to write. Nothing is kept open per agent: a file of a cgroup that was read once
-//! keeps a page of kernel memory for as long as it is open.
+//! to read and one to write. A file of a cgroup that was read once keeps a page of kernel memory for as
+//! long as it is open; so only a few are, those of the agents that died last.
 //!
 //! Invariant: only folders below one that carries this home's key are ever made, killed or removed.
 //! It refuses to enable controllers or to move anybody: processes are born in their cgroup.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt::Write as _;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -26,7 +26,12 @@ pub(crate) struct Cgroups {
     killed: RefCell<BTreeSet<String>>,
     /// Whether anybody counts what is killed in them for want of memory.
     counts: Cell<bool>,
+    /// The events of those that were looked at last, at most [`MOST_AT_HAND`]: to open one takes longer
+    /// than all else that there is to do when a run has ended.
+    at_hand: RefCell<VecDeque<(String, OwnedFd)>>,
 }
+
+const MOST_AT_HAND: usize = 64;
 
 impl Cgroups {
     /// Makes the folder, if this process may.
@@ -37,8 +42,9 @@ impl Cgroups {
         let folder = open_at(&above, &name, FOLDER).ok();
         // Kernels before 5.14 cannot kill a cgroup; there the tree is walked instead.
         if let Some(folder) = folder.filter(|folder| exists(folder, "cgroup.kill")) {
-            let (killed, counts) = (RefCell::default(), Cell::new(true));
-            return Some(Cgroups { above, name, folder, killed, counts });
+            let (killed, counts, at_hand) =
+                (RefCell::default(), Cell::new(true), RefCell::default());
+            return Some(Cgroups { above, name, folder, killed, counts, at_hand });
         }
         let _ = rustix::fs::unlinkat(&above, &name, AtFlags::REMOVEDIR);
         None
@@ -52,6 +58,7 @@ impl Cgroups {
         if self.killed.borrow().contains(name) {
             rustix::fs::unlinkat(&self.folder, name, AtFlags::REMOVEDIR)?;
             self.killed.borrow_mut().remove(name);
+            self.at_hand.borrow_mut().retain(|(of, _)| of != name);
         }
         match open_at(&self.folder, name, OFlags::PATH | FOLDER) {
             Err(Errno::NOENT) => {
@@ -67,9 +74,28 @@ impl Cgroups {
     /// Some kernels count one that has been waited for until it has left its last time slice. It is
     /// not listed any more, so a list without anybody, and nothing below, is as good as none.
     pub(crate) fn populated(&self, name: &str) -> bool {
-        let events = read_at(&self.folder, &format!("{name}/cgroup.events"));
-        events.is_some_and(|text| text.lines().any(|line| line == "populated 1"))
-            && (self.count(name) > 0 || self.has_inner(name))
+        self.counts_as_populated(name) && (self.count(name) > 0 || self.has_inner(name))
+    }
+
+    fn counts_as_populated(&self, name: &str) -> bool {
+        let mut at_hand = self.at_hand.borrow_mut();
+        let known = at_hand.iter().position(|(of, _)| of == name);
+        let events = match known.and_then(|at| at_hand.remove(at)) {
+            Some((_, events)) => events,
+            None => match open_at(&self.folder, &format!("{name}/cgroup.events"), OFlags::RDONLY) {
+                Ok(events) => events,
+                Err(_) => return false,
+            },
+        };
+        // They are a few short lines, which come in one piece.
+        let mut text = [0; 256];
+        let Ok(length) = rustix::io::pread(&events, &mut text, 0) else { return false };
+        if at_hand.len() >= MOST_AT_HAND {
+            at_hand.pop_front();
+        }
+        at_hand.push_back((name.to_owned(), events));
+        let mut lines = text.get(..length).unwrap_or_default().split(|byte| *byte == b'\n');
+        lines.any(|line| line == b"populated 1")
     }
 
     fn has_inner(&self, name: &str) -> bool {

@@ -1,6 +1,5 @@
 //! Dealing with what the core decided, in one fixed order.
 
-use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -270,11 +269,7 @@ impl Engine {
         match order {
             Some(Ok(mut order)) => {
                 let meter = self.admit(&key, &mut order.env);
-                let own = self.home.join("state").join(name.as_str());
-                // It is mostly there, and then this is all that is asked.
-                if std::fs::create_dir(&own).is_err_and(|it| it.kind() == ErrorKind::NotFound) {
-                    let _ = std::fs::create_dir_all(own);
-                }
+                self.states.make(name);
                 self.prepare_heartbeat(name);
                 match self.confine(&key, &order, meter) {
                     Ok(None) => self.send(&Request::Spawn(Box::new(order))),

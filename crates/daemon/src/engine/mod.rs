@@ -18,6 +18,7 @@ mod secrets;
 mod session;
 mod site;
 mod start;
+mod states;
 mod status;
 mod timetable;
 mod trouble;
@@ -28,6 +29,7 @@ use death::Dying;
 use money::Money;
 use secrets::Secrets;
 use session::Sessions;
+use states::States;
 use timetable::Timetable;
 use trouble::Troubles;
 use vigil::Liveness;
@@ -232,6 +234,7 @@ pub(crate) struct Engine {
     /// What each agent's latest run says of itself, and is known by.
     own: Owns,
     next_token: Option<(String, TokenHash)>,
+    states: States,
     liveness: Liveness,
     capabilities: Capabilities,
     seq: u64,

@@ -28,6 +28,7 @@ use super::ask::Ask;
 use super::capabilities::Capabilities;
 use super::money::Money;
 use super::session::Sessions;
+use super::states::States;
 use super::timetable::Timetable;
 use super::trouble::Troubles;
 use super::vigil::Liveness;
@@ -257,6 +258,7 @@ impl Engine {
             secrets: BTreeMap::new(),
             own: owns(&heard),
             next_token: None,
+            states: States::new(&home),
             capabilities: Capabilities::stored(&intents, heard.under("capabilities/")),
             liveness: Liveness::begin(&home, &handle, runtime, heard.keeper_version)?,
             seq,
