@@ -21,7 +21,6 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::time::Timespec;
 
 use crate::cgroup::Cgroups;
-use crate::channel::Channel;
 use crate::child::{Fault, Launcher};
 use crate::daemon::Daemon;
 use crate::footprint::{pack, release_memory, settle_allocator};
@@ -270,11 +269,6 @@ impl Keeper {
         while self.daemon.channel().is_some_and(|channel| channel.queued_bytes() < MOST_QUEUED) {
             let Some(request) = self.daemon.next_request() else { break };
             self.carry_out(request);
-            // Whoever is to be spawned does not wait until it is certain that nothing else was said.
-            let more = self.daemon.channel().is_some_and(Channel::holds_message);
-            if !self.turns.is_empty() && !more {
-                break;
-            }
         }
         if let Some(order) = self.turns.next() {
             self.spawn(order);
