@@ -107,12 +107,12 @@ impl<'c> Batch<'c> {
         }
         let sql = "SELECT id FROM boots WHERE name = ?1";
         let mut known = self.connection.prepare_cached(sql)?;
-        let id = match known.query_row([name], |row| row.get(0)).optional()? {
-            Some(id) => id,
-            None => {
-                self.connection.execute("INSERT INTO boots (name) VALUES (?1)", [name])?;
-                self.connection.last_insert_rowid()
-            }
+        let known = known.query_row([name], |row| row.get(0)).optional()?;
+        let id = if let Some(id) = known {
+            id
+        } else {
+            self.connection.execute("INSERT INTO boots (name) VALUES (?1)", [name])?;
+            self.connection.last_insert_rowid()
         };
         self.boot = Some((name.clone(), id));
         Ok(id)

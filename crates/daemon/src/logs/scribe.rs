@@ -187,15 +187,12 @@ pub struct Source {
     look_at: Option<Instant>,
     /// Whether it stood at a prompt when it was last looked at.
     asks: bool,
-    /// Whether it has written something.
-    spoke: bool,
 }
 
 impl Source {
     /// The output of a run, of which nothing is known yet.
     pub const fn new(agent: Name, run: RunId, output: Arc<OwnedFd>, terminal: bool) -> Source {
-        let (listened_for, look_at, asks, spoke) = (false, None, false, false);
-        Source { agent, run, output, terminal, listened_for, look_at, asks, spoke }
+        Source { agent, run, output, terminal, listened_for: false, look_at: None, asks: false }
     }
 }
 
@@ -219,7 +216,12 @@ struct Spoken(Arc<Mutex<BTreeMap<Name, RunId>>>);
 
 impl Spoken {
     fn note(&self, agent: &Name, run: RunId) {
-        self.lock().insert(agent.clone(), run);
+        let mut all = self.lock();
+        match all.get_mut(agent) {
+            // What an earlier run left running may still write.
+            Some(known) => *known = run.max(*known),
+            None => drop(all.insert(agent.clone(), run)),
+        }
     }
 
     fn has(&self, agent: &Name, run: RunId) -> bool {
@@ -412,7 +414,7 @@ impl Desk {
     /// Moves what a source has to its agent's log. Says how much that was.
     fn capture(&mut self, key: u64, flags: epoll::EventFlags) -> usize {
         let Some(source) = self.sources.get_mut(&key) else { return 0 };
-        if flags.contains(epoll::EventFlags::IN) && !std::mem::replace(&mut source.spoke, true) {
+        if flags.contains(epoll::EventFlags::IN) {
             self.spoken.note(&source.agent, source.run);
         }
         let Some(log) = self.logs.get_mut(&source.agent) else { return 0 };
@@ -534,8 +536,8 @@ impl Log {
     /// Open, with the present run noted.
     fn writer(&mut self, home: &Path, agent: &Name) -> io::Result<&mut SegmentWriter> {
         // A new run begins in files that are there.
-        let usable = |writer: &Box<SegmentWriter>| self.noted || !writer.was_removed();
-        let writer = match self.writer.take().filter(usable) {
+        let noted = self.noted;
+        let writer = match self.writer.take().filter(|writer| noted || !writer.was_removed()) {
             Some(writer) => writer,
             None => Box::new(SegmentWriter::open(&folder(home, agent), self.rotation)?),
         };
