@@ -90,7 +90,7 @@ export function plural(count: number, word: string): string {
 
 /** How an end looked from outside. */
 export function ending(death: {
-  class: string;
+  class: string | null;
   exit_code: number | null;
   signal: string | null;
 }): string {

@@ -3,7 +3,7 @@
 import { describe, expect, test, vi } from "vitest";
 import { overwritten, pieces, PLAIN, plain } from "../src/ansi.ts";
 import { cpuOf, restartsOver, spentOver, usedOver } from "../src/agent/series.ts";
-import { age, span } from "../src/format.ts";
+import { age, ending, span } from "../src/format.ts";
 import { compare } from "../src/lab.ts";
 import { LogBuffer, MOST_LINES } from "../src/logbuffer.ts";
 import { bounds, DAY, LONGEST, MINUTE, panned, SHORTEST, ticks, zoomed } from "../src/lifeline/scale.ts";
@@ -253,4 +253,12 @@ test("what was spent is added up, by unit and in the order of time", () => {
   expect(spentOver(lines, "usd")).toEqual({ at: [begin + 3, begin + 5], values: [0.25, 0.75] });
   expect(spentOver(lines, "tokens")).toEqual({ at: [begin + 4], values: [800] });
   expect(spentOver(lines, "scrip")).toEqual({ at: [], values: [] });
+});
+
+test("an end that nobody saw is not one that never began", () => {
+  const none = { exit_code: null, signal: null };
+  expect(ending({ class: "lost", ...none })).toBe("unseen");
+  expect(ending({ class: "config", ...none })).toBe("not spawned");
+  expect(ending({ class: "error", exit_code: 2, signal: null })).toBe("exit 2");
+  expect(ending({ class: "oom", exit_code: null, signal: "SIGKILL" })).toBe("SIGKILL");
 });
