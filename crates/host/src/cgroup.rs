@@ -2,7 +2,7 @@
 //!
 //! A process cannot leave its cgroup by forking, so "everything that descends from a run" is one file
 //! to read and one to write. A file of a cgroup that was read once keeps a page of kernel memory for as
-//! long as it is open; so only a few are, those of the agents that died last.
+//! long as it is open; so only a few are, those of the agents that died last and run again.
 //!
 //! Invariant: only folders below one that carries this home's key are ever made, killed or removed.
 //! It refuses to enable controllers or to move anybody: processes are born in their cgroup.
@@ -58,7 +58,7 @@ impl Cgroups {
         if self.killed.borrow().contains(name) {
             rustix::fs::unlinkat(&self.folder, name, AtFlags::REMOVEDIR)?;
             self.killed.borrow_mut().remove(name);
-            self.at_hand.borrow_mut().retain(|(of, _)| of != name);
+            self.put_away(name);
         }
         match open_at(&self.folder, name, OFlags::PATH | FOLDER) {
             Err(Errno::NOENT) => {
@@ -75,6 +75,11 @@ impl Cgroups {
     /// not listed any more, so a list without anybody, and nothing below, is as good as none.
     pub(crate) fn populated(&self, name: &str) -> bool {
         self.counts_as_populated(name) && (self.count(name) > 0 || self.has_inner(name))
+    }
+
+    /// Closes what is at hand for the next look at it.
+    pub(crate) fn put_away(&self, name: &str) {
+        self.at_hand.borrow_mut().retain(|(of, _)| of != name);
     }
 
     fn counts_as_populated(&self, name: &str) -> bool {

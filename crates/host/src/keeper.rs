@@ -313,7 +313,12 @@ impl Keeper {
                 self.spawn_before(&key);
                 self.tell_of(key);
             }
-            Request::Acknowledge(key) => self.runs.acknowledge(&key),
+            Request::Acknowledge(key) => {
+                self.runs.acknowledge(&key);
+                if !self.turns.has(&key.agent) {
+                    self.runs.put_away(&key.agent);
+                }
+            }
             Request::Keep { key, bytes } => self.keep(key, bytes),
             Request::KeepAll(all) => {
                 for (key, bytes) in all {

@@ -418,6 +418,15 @@ impl Runs {
         }
     }
 
+    /// Of an agent that has no run, nothing is kept at hand.
+    pub(crate) fn put_away(&self, agent: &Name) {
+        if let (Some(cgroups), Some(group)) = (&self.cgroups, self.groups.get(agent))
+            && !self.live.contains_key(agent)
+        {
+            cgroups.put_away(group);
+        }
+    }
+
     pub(crate) fn all_gone(&self) -> bool {
         self.live.is_empty()
     }

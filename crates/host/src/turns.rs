@@ -133,6 +133,11 @@ impl Turns {
         self.unpack(waiting)
     }
 
+    /// Whether this agent waits for its turn.
+    pub(crate) fn has(&self, agent: &Name) -> bool {
+        self.turn_of.contains_key(agent)
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
