@@ -1,8 +1,8 @@
 //! Frames over a stream socket, with file descriptors.
 //!
 //! A frame is four bytes of length (little-endian), one byte that says how many descriptors it takes,
-//! and the message. Descriptors travel attached to the first byte of their frame and wait in a queue:
-//! the kernel keeps their order, but not where in a read they belong.
+//! and the message. Descriptors travel attached to a byte of their frame or of one before it, and wait
+//! in a queue: the kernel keeps their order, but not where in a read they belong.
 //!
 //! Invariant: whatever the other side sends gives messages or an error, in bounded memory. It never
 //! blocks: what cannot be sent now waits in the queue, whose length its owner watches.
@@ -23,7 +23,7 @@ use serde::de::DeserializeOwned;
 
 use crate::protocol::MAX_FRAME;
 
-/// The most descriptors a frame can take.
+/// The most descriptors a frame can take, and the most that are sent at once.
 pub const MAX_DESCRIPTORS: usize = 4;
 
 const HEADER: usize = 5;
@@ -52,7 +52,7 @@ pub struct Channel<Out, In> {
     messages: PhantomData<fn(Out) -> In>,
 }
 
-/// Bytes to be sent, and the descriptors that go with the first of them.
+/// Frames to be sent together, and the descriptors that go with their first byte.
 #[derive(Debug)]
 struct Parcel {
     bytes: Vec<u8>,
@@ -132,11 +132,13 @@ impl<Out: Serialize, In: DeserializeOwned> Channel<Out, In> {
             .iter()
             .map(|fd| rustix::io::fcntl_dupfd_cloexec(fd, 0))
             .collect::<Result<_, _>>()?;
-        let joins = descriptors.is_empty()
-            && self.outbox.back().is_some_and(|parcel| parcel.bytes.len() < PARCEL);
+        let joins = self.outbox.back().is_some_and(|parcel| {
+            parcel.bytes.len() < PARCEL
+                && parcel.descriptors.len() + descriptors.len() <= MAX_DESCRIPTORS
+        });
         if !joins {
             let bytes = std::mem::take(&mut self.spare);
-            self.outbox.push_back(Parcel { bytes, sent: 0, descriptors });
+            self.outbox.push_back(Parcel { bytes, sent: 0, descriptors: Vec::new() });
         }
         let Some(parcel) = self.outbox.back_mut() else { return Err(ChannelError::Garbled) };
         let begin = parcel.bytes.len();
@@ -148,6 +150,7 @@ impl<Out: Serialize, In: DeserializeOwned> Channel<Out, In> {
             }
             return result;
         }
+        parcel.descriptors.extend(descriptors);
         self.queued += parcel.bytes.len() - begin;
         Ok(())
     }

@@ -17,7 +17,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::Pid;
 use rustix::time::Timespec;
 
-use crate::channel::{Channel, ChannelError};
+use crate::channel::{Channel, ChannelError, Flushed, MAX_DESCRIPTORS};
 use crate::child::{Child, Fault, Launcher, Plan, SLOTS, Streams, Texts};
 use crate::launch::arguments;
 use crate::protocol::{News, Request, Stage};
@@ -61,6 +61,8 @@ struct Running {
     channel: Option<Channel<News, Request>>,
     since: Instant,
     has_spoken: bool,
+    /// How much of what is queued can wait for more of the same; `None` if some of it cannot.
+    patient: Option<usize>,
 }
 
 impl Daemon {
@@ -95,7 +97,8 @@ impl Daemon {
         match self.launch(launcher, standing) {
             Ok((child, channel)) => {
                 let channel = Some(channel);
-                self.state = State::Running(Running { child, channel, since, has_spoken: false });
+                let (has_spoken, patient) = (false, Some(0));
+                self.state = State::Running(Running { child, channel, since, has_spoken, patient });
                 self.starts += 1;
                 Some(self.starts - 1)
             }
@@ -166,19 +169,43 @@ impl Daemon {
     /// Queues news. Without a daemon they are dropped: whatever is held is told to the next.
     pub(crate) fn tell(&mut self, news: &News, fd: Option<BorrowedFd<'_>>) {
         self.with_channel(|channel| channel.send(news, fd.as_slice()));
+        if let State::Running(running) = &mut self.state {
+            running.patient = None;
+        }
+    }
+
+    /// Queues news that nobody is kept waiting by: [`Daemon::flush_company`] sends a few of them at once.
+    pub(crate) fn tell_in_company(&mut self, news: &News, fd: Option<BorrowedFd<'_>>) {
+        self.with_channel(|channel| channel.send(news, fd.as_slice()));
+        if let State::Running(Running { patient: Some(patient), .. }) = &mut self.state {
+            *patient += 1;
+        }
+    }
+
+    /// Sends what is queued, unless all of that waits for company that is about to come.
+    pub(crate) fn flush_company(&mut self) {
+        if let State::Running(Running { patient: Some(patient), .. }) = &self.state
+            && *patient < MAX_DESCRIPTORS
+        {
+            return;
+        }
+        self.flush();
     }
 
     /// Sends what is queued. To a daemon that has just died nothing can be sent, but what it said
     /// before that is still to be read: the channel is given up by whoever reads its end.
     pub(crate) fn flush(&mut self) {
-        self.with_channel(|channel| match channel.flush() {
+        let flushed = self.with_channel(|channel| match channel.flush() {
             Err(ChannelError::Closed) => {
                 // A full queue would keep us from reading.
                 channel.discard_queued();
-                Ok(())
+                Ok(Flushed::All)
             }
-            flushed => flushed.map(drop),
+            flushed => flushed,
         });
+        if let State::Running(running) = &mut self.state {
+            running.patient = (flushed == Some(Flushed::All)).then_some(0);
+        }
     }
 
     /// Lets the daemon read until little is queued, or until it takes too long. What is queued holds

@@ -115,7 +115,12 @@ struct Keeper {
 
 impl Keeper {
     fn turn(&mut self) -> Option<ExitCode> {
-        self.daemon.flush();
+        // Who was spawned of a crowd is told in company: the daemon is not woken for each.
+        if self.turns.is_empty() {
+            self.daemon.flush();
+        } else {
+            self.daemon.flush_company();
+        }
         self.wait();
         for notice in self.standing.notices() {
             match notice {
@@ -343,7 +348,9 @@ impl Keeper {
 
     fn listen(&mut self, agent: Name, path: String) {
         match self.listeners.open(&agent, &path) {
-            Ok(socket) => self.daemon.tell(&News::Listening { agent, path }, Some(socket)),
+            Ok(socket) => {
+                self.daemon.tell_in_company(&News::Listening { agent, path }, Some(socket));
+            }
             Err(errno) => {
                 let errno = errno.raw_os_error();
                 self.daemon.tell(&News::NotListening { agent, errno }, None);
@@ -368,7 +375,7 @@ impl Keeper {
             Ok(run) => {
                 let (pid, terminal) = (run.child.number(), run.terminal);
                 let news = News::Spawned { key, pid, terminal };
-                self.daemon.tell(&news, Some(run.output.as_fd()));
+                self.daemon.tell_in_company(&news, Some(run.output.as_fd()));
             }
             Err(Fault { stage, errno }) => {
                 let errno = errno.raw_os_error();

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 use defib_host::protocol::{MAX_FRAME, Request};
-use defib_host::{Channel, ChannelError, Flushed};
+use defib_host::{Channel, ChannelError, Flushed, MAX_DESCRIPTORS};
 use proptest::prelude::*;
 
 fn pair<A: serde::Serialize, B: serde::de::DeserializeOwned>() -> (UnixStream, Channel<A, B>) {
@@ -162,6 +162,23 @@ fn descriptors_come_with_their_own_messages_and_are_not_inherited() {
     }
     drop(sender);
     assert_eq!(receiver.receive().unwrap_err(), ChannelError::Closed);
+}
+
+#[test]
+fn messages_that_bring_a_descriptor_each_go_together_as_far_as_one_sending_takes() {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let mut sender: Channel<usize, ()> = Channel::new(ours.into());
+    let mut receiver: Channel<(), usize> = Channel::new(theirs.into());
+    for number in 0..=MAX_DESCRIPTORS {
+        sender.send(&number, &[std::io::stderr().as_fd()]).unwrap();
+    }
+    assert_eq!(sender.flush(), Ok(Flushed::All));
+    for number in 0..=MAX_DESCRIPTORS {
+        let (received, descriptors) = receiver.receive().unwrap().unwrap();
+        assert_eq!((received, descriptors.len()), (number, 1));
+        let last_of_a_sending = number + 1 >= MAX_DESCRIPTORS;
+        assert_eq!(receiver.holds_message(), !last_of_a_sending, "after {number}");
+    }
 }
 
 #[test]

@@ -22,6 +22,8 @@ use crate::output;
 
 /// How long `--detach` waits for agents to have started.
 const SETTLE: Duration = Duration::from_secs(30);
+/// Nobody starts agents faster than one in this time: looking earlier would only disturb.
+const QUICKEST: Duration = Duration::from_micros(100);
 /// How often the live view is drawn.
 const VIEW_EVERY: Duration = Duration::from_secs(1);
 
@@ -336,6 +338,7 @@ fn wait_until(
 fn settle(context: &Context, project: &Name, count: usize) -> Result<(), Failure> {
     let progress = std::io::stderr().is_terminal() && count > 1;
     let mut shown = Instant::now();
+    std::thread::sleep(QUICKEST * u32::try_from(count).unwrap_or(0));
     let ours = wait_until(context, project, SETTLE, |ours| {
         if progress && shown.elapsed() > Duration::from_millis(200) {
             let settled = ours.iter().filter(|status| is_settled(status)).count();

@@ -23,6 +23,8 @@ use crate::recipe::{Project, RunFacts};
 
 /// So many events of several decisions may go out together: those of about four deaths.
 const TOGETHER: usize = 12;
+/// So many orders go to the keeper at once.
+const ORDERS: usize = 16;
 /// What is kept of an agent is mostly shorter.
 const USUAL_LIFE: usize = 256;
 /// So many events at once are usual; the room that a burst took is given back.
@@ -194,10 +196,7 @@ impl Engine {
             })
             .collect();
         if goals.is_empty() && self.pending.is_empty() {
-            for effect in effects {
-                self.carry_out(effect);
-            }
-            return;
+            return self.carry_out_all(effects);
         }
         let ticket = (!goals.is_empty()).then(|| {
             self.next_ticket += 1;
@@ -219,8 +218,17 @@ impl Engine {
         }
         while self.pending.front().is_some_and(|pending| pending.ticket.is_none()) {
             let Some(Pending { effects, .. }) = self.pending.pop_front() else { return };
-            for effect in effects {
-                self.carry_out(effect);
+            self.carry_out_all(effects);
+        }
+    }
+
+    /// Of many orders the keeper has the first while the next are written.
+    fn carry_out_all(&mut self, effects: Vec<Effect>) {
+        for (count, effect) in (1_usize..).zip(effects) {
+            self.carry_out(effect);
+            if count.is_multiple_of(ORDERS) {
+                // What it does not take now goes with the rest.
+                let _ = self.keeper.flush();
             }
         }
     }
