@@ -395,7 +395,9 @@ impl Client {
             .method(method)
             .uri(path)
             .header("host", "defib")
-            .header("content-type", "application/json");
+            .header("content-type", "application/json")
+            // Nothing is remembered here from one question to the next.
+            .header("cache-control", "no-store");
         if let Some(token) = &self.token {
             request = request.header("authorization", format!("Bearer {token}"));
         }

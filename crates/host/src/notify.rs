@@ -6,11 +6,10 @@
 //!
 //! Invariant: a socket is its owner's alone (mode 0600), and at most one agent has a path.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
 
 use defib_core::Name;
 use rustix::fs::Mode;
@@ -28,28 +27,25 @@ pub const LONGEST: usize = 4096;
 /// The sockets that the keeper holds.
 #[derive(Debug, Default)]
 pub(crate) struct Listeners {
-    sockets: BTreeMap<Name, (Arc<str>, OwnedFd)>,
-    paths: BTreeSet<Arc<str>>,
+    sockets: BTreeMap<Name, (Box<str>, OwnedFd)>,
 }
 
 impl Listeners {
     /// Takes no more memory than it needs.
     pub(crate) fn pack(&mut self) {
         pack(&mut self.sockets);
-        self.paths = std::mem::take(&mut self.paths).into_iter().collect();
     }
 
     /// The agent's socket, bound if it is not.
     pub(crate) fn open(&mut self, agent: &Name, path: &str) -> Result<BorrowedFd<'_>, Errno> {
         if self.sockets.get(agent).is_none_or(|(held, _)| **held != *path) {
-            if self.paths.contains(path) {
+            // It is asked once for each agent, so that looking through all of them costs little.
+            if self.sockets.values().any(|(held, _)| **held == *path) {
                 return Err(Errno::ADDRINUSE);
             }
             let socket = bind(path)?;
             self.close(agent);
-            let path: Arc<str> = path.into();
-            self.paths.insert(path.clone());
-            self.sockets.insert(agent.clone(), (path, socket));
+            self.sockets.insert(agent.clone(), (path.into(), socket));
         }
         self.sockets.get(agent).map(|(_, socket)| socket.as_fd()).ok_or(Errno::NOENT)
     }
@@ -57,7 +53,6 @@ impl Listeners {
     /// Closes the agent's socket and takes it away.
     pub(crate) fn close(&mut self, agent: &Name) {
         if let Some((path, _)) = self.sockets.remove(agent) {
-            self.paths.remove(&path);
             let _ = rustix::fs::unlink(&*path);
         }
     }

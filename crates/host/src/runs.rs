@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use defib_core::{Name, RunId};
@@ -39,11 +40,12 @@ pub(crate) struct Run {
     large_pipe: bool,
     leftovers: Leftovers,
     tree: Tree,
-    bound: Option<MemoryBound>,
+    // What few have lies elsewhere: of runs there may be thousands.
+    bound: Option<Box<MemoryBound>>,
     /// How its first process ended, if it has.
-    end: Option<RunEnd>,
+    end: Option<Box<RunEnd>>,
     /// Set once it is being killed, or what it left is.
-    ending: Option<Ending>,
+    ending: Option<Box<Ending>>,
 }
 
 struct Ending {
@@ -96,7 +98,7 @@ pub(crate) struct Runs {
     reports: VecDeque<Report>,
     highest: BTreeMap<Name, RunId>,
     /// Each agent's cgroup. One in which something was kept alive is given up.
-    groups: BTreeMap<Name, String>,
+    groups: BTreeMap<Name, Arc<str>>,
     pipe_room: PipeRoom,
     marks: Marks,
     sandbox: Sandbox,
@@ -196,7 +198,8 @@ impl Runs {
         let group = self.enter_group(key, launcher);
         let bound =
             order.memory.and_then(|bytes| self.bound_memory(&order.key, bytes, group.as_ref()));
-        plan.door = bound.as_ref().and_then(MemoryBound::door);
+        let bound = bound.map(Box::new);
+        plan.door = bound.as_ref().and_then(|bound| bound.door());
         self.bound_processes(&order, group.as_ref());
         let mut result =
             launcher.launch(&plan, handed, group.as_ref().map(|(_, folder)| folder.as_fd()));
@@ -219,7 +222,7 @@ impl Runs {
             (Some(name), Some(cgroups)) => {
                 Tree::Cgroup { oom_before: cgroups.oom_kills(&name), name, killed: 0 }
             }
-            (_, _) => Tree::Walked(Descent::new(child.pid, mark)),
+            (_, _) => Tree::Walked(Box::new(Descent::new(child.pid, mark))),
         };
         let agent = order.key.agent.clone();
         self.names.insert(child.pid, agent.clone());
@@ -239,11 +242,11 @@ impl Runs {
         Ok(self.live.entry(agent).or_insert(run))
     }
 
-    fn enter_group(&mut self, key: &RunKey, launcher: &Launcher) -> Option<(String, OwnedFd)> {
+    fn enter_group(&mut self, key: &RunKey, launcher: &Launcher) -> Option<(Arc<str>, OwnedFd)> {
         let cgroups = self.cgroups.as_ref().filter(|_| launcher.knows_cgroups())?;
         // No agent's name has an @ in it, and neither has any file of a cgroup.
         let name = self.groups.entry(key.agent.clone());
-        let name = name.or_insert_with(|| format!("{}@{}", key.agent, key.run));
+        let name = name.or_insert_with(|| format!("{}@{}", key.agent, key.run).into());
         cgroups.enter(name).ok().map(|folder| (name.clone(), folder))
     }
 
@@ -252,7 +255,7 @@ impl Runs {
         &self,
         key: &RunKey,
         bytes: u64,
-        group: Option<&(String, OwnedFd)>,
+        group: Option<&(Arc<str>, OwnedFd)>,
     ) -> Option<MemoryBound> {
         let cgroups = self.cgroups.as_ref().zip(group);
         if cgroups.is_some_and(|(cgroups, (name, _))| cgroups.bound_memory(name, bytes)) {
@@ -264,7 +267,7 @@ impl Runs {
 
     /// Bounds how many processes a run has, by its own cgroup where that can. Elsewhere it is the user's
     /// processes that are bounded, and root's are not.
-    fn bound_processes(&self, order: &SpawnOrder, group: Option<&(String, OwnedFd)>) {
+    fn bound_processes(&self, order: &SpawnOrder, group: Option<&(Arc<str>, OwnedFd)>) {
         let bound = order.rlimits.iter().find(|(resource, _)| *resource == libc::RLIMIT_NPROC);
         if let (Some((_, count)), Some(cgroups), Some((name, _))) =
             (bound, self.cgroups.as_ref(), group)
@@ -298,7 +301,7 @@ impl Runs {
 
     fn begin_ending(&mut self, agent: &Name) {
         let Some(run) = self.live.get_mut(agent) else { return };
-        let look = run.ending.get_or_insert_with(Ending::begin).look;
+        let look = run.ending.get_or_insert_with(|| Box::new(Ending::begin())).look;
         self.ending.insert(agent.clone());
         self.look = Some(self.look.map_or(look, |earlier| earlier.min(look)));
     }
@@ -330,14 +333,14 @@ impl Runs {
         let mut left = empties && looks_first && run.tree.kill(cgroups, First::Unwaited, known);
         let waited = wait()?;
         left |= empties && !looks_first && run.tree.kill(cgroups, First::Gone, known);
-        run.end = Some(RunEnd {
+        run.end = Some(Box::new(RunEnd {
             how: waited.how,
             user_ms: waited.user_ms,
             system_ms: waited.system_ms,
             peak_bytes: waited.peak_bytes,
-            oom: run.tree.oom(cgroups) || run.bound.as_ref().is_some_and(MemoryBound::has_killed),
+            oom: run.tree.oom(cgroups) || run.bound.as_ref().is_some_and(|it| it.has_killed()),
             leftovers_killed: 0,
-        });
+        }));
         self.names.remove(&pid);
         if left {
             self.begin_ending(&agent);
@@ -350,7 +353,7 @@ impl Runs {
     fn report(&mut self, agent: &Name) -> Option<Event> {
         self.ending.remove(agent);
         let run = self.live.remove(agent)?;
-        let mut end = run.end?;
+        let mut end = *run.end?;
         end.leftovers_killed = run.tree.killed();
         if run.leftovers == Leftovers::Keep && run.tree.populated_cgroup(self.cgroups.as_ref()) {
             self.groups.remove(agent);

@@ -3,6 +3,8 @@
 //! Invariant: killing is done when there is nothing left, and not before. Neither way blocks: what is
 //! still dying is looked at again later.
 
+use std::sync::Arc;
+
 use rustix::process::Pid;
 
 use crate::cgroup::Cgroups;
@@ -14,13 +16,13 @@ use crate::descent::Descent;
 pub(crate) enum Tree {
     /// By the cgroup that they were born in.
     Cgroup {
-        name: String,
+        name: Arc<str>,
         /// How many had been killed in it for want of memory when the run began.
         oom_before: u64,
         killed: u32,
     },
     /// By who descends from whom.
-    Walked(Descent),
+    Walked(Box<Descent>),
 }
 
 /// What has become of the run's first process.

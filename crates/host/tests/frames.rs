@@ -174,8 +174,8 @@ fn messages_that_bring_a_descriptor_each_go_together_as_far_as_one_sending_takes
     }
     assert_eq!(sender.flush(), Ok(Flushed::All));
     for number in 0..=MAX_DESCRIPTORS {
-        let (received, descriptors) = receiver.receive().unwrap().unwrap();
-        assert_eq!((received, descriptors.len()), (number, 1));
+        let (message, descriptors) = receiver.receive().unwrap().unwrap();
+        assert_eq!((message, descriptors.len()), (number, 1));
         let last_of_a_sending = number + 1 >= MAX_DESCRIPTORS;
         assert_eq!(receiver.holds_message(), !last_of_a_sending, "after {number}");
     }

@@ -80,12 +80,14 @@ async fn list(
     agents.truncate(limit as usize);
     let last = agents.last().filter(|_| has_more).map(|agent| agent.name.as_str().to_owned());
     desk.heralds.mark(&mut agents);
-    let ageless: Vec<AgentStatus> = agents
-        .iter()
-        .map(|agent| AgentStatus { uptime_s: None, heartbeat_age_s: None, ..agent.clone() })
-        .collect();
+    let ageless = |agent: &AgentStatus| AgentStatus {
+        uptime_s: None,
+        heartbeat_age_s: None,
+        ..agent.clone()
+    };
+    let ageless = || agents.iter().map(ageless).collect::<Vec<_>>();
     let listed = Listed { list: &agents, next: last.map(|last| ("cursor", last)) };
-    listed.answer_as(&headers, &uri, &ageless)
+    listed.answer_as(&headers, &uri, ageless)
 }
 
 /// One agent, or the members of a group.

@@ -2,7 +2,7 @@
 //! `Link` to the next page, so that the list itself stays an array.
 
 use axum::body::Body;
-use axum::http::header::{CONTENT_TYPE, ETAG, IF_NONE_MATCH, LINK};
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, LINK};
 use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, Uri};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -21,26 +21,21 @@ pub(super) struct Listed<'a, T> {
 impl<T: Serialize> Listed<'_, T> {
     /// The answer, or that nothing has changed.
     pub(super) fn answer(&self, headers: &HeaderMap, uri: &Uri) -> Result<Response<Body>, Trouble> {
-        self.answer_as(headers, uri, self.list)
+        self.answer_as(headers, uri, || self.list)
     }
 
     /// The same for a list in which something always changes: `essence` is the list without that.
-    pub(super) fn answer_as(
+    pub(super) fn answer_as<E: Serialize>(
         &self,
         headers: &HeaderMap,
         uri: &Uri,
-        essence: &impl Serialize,
+        essence: impl FnOnce() -> E,
     ) -> Result<Response<Body>, Trouble> {
         let failed = |error: serde_json::Error| Trouble::new(ErrorCode::Failed, error);
-        let mut hash = Sha256::new();
-        hash.update(serde_json::to_vec(essence).map_err(failed)?);
         let next = self.next.as_ref().map(|(key, value)| following(uri, key, value));
-        hash.update(next.as_deref().unwrap_or_default());
-        let digest: String =
-            hash.finalize()[..12].iter().map(|byte| format!("{byte:02x}")).collect();
-        // Weak: what is the same but for an age counts as the same.
-        let tag = format!("W/\"{digest}\"");
-        let mut response = if is_known(headers, &tag) {
+        let tag = (!stores_nothing(headers)).then(|| tag_of(&essence(), next.as_deref()));
+        let tag = tag.transpose().map_err(failed)?;
+        let mut response = if tag.as_deref().is_some_and(|tag| is_known(headers, tag)) {
             let mut response = Response::new(Body::empty());
             *response.status_mut() = StatusCode::NOT_MODIFIED;
             response
@@ -53,13 +48,31 @@ impl<T: Serialize> Listed<'_, T> {
         };
         let value = |text: &str| HeaderValue::from_str(text).ok();
         let links = next.map(|next| format!("<{next}>; rel=\"next\""));
-        for (name, text) in [(ETAG, Some(tag)), (LINK, links)] {
+        for (name, text) in [(ETAG, tag), (LINK, links)] {
             if let Some(text) = text.as_deref().and_then(value) {
                 response.headers_mut().insert(name, text);
             }
         }
         Ok(response)
     }
+}
+
+/// Weak: what is the same but for an age counts as the same.
+fn tag_of(essence: &impl Serialize, next: Option<&str>) -> Result<String, serde_json::Error> {
+    let mut hash = Sha256::new();
+    hash.update(serde_json::to_vec(essence)?);
+    hash.update(next.unwrap_or_default());
+    let digest: String = hash.finalize()[..12].iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(format!("W/\"{digest}\""))
+}
+
+/// Whether a client says that it will not remember the answer: then it has no use for a tag, which
+/// costs as much as the answer itself.
+fn stores_nothing(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(CACHE_CONTROL).iter().filter_map(|value| value.to_str().ok());
+    let mut words = values.flat_map(|value| value.split(','));
+    words.any(|word| word.trim().eq_ignore_ascii_case("no-store"))
+        && !headers.contains_key(IF_NONE_MATCH)
 }
 
 /// Whether a client has what it asks for.
@@ -115,6 +128,16 @@ mod tests {
             assert_eq!(again.headers()[ETAG].to_str().unwrap(), tag);
         }
         assert_eq!(ask(&[("if-none-match", &tag)], &[1, 3], None).status(), StatusCode::OK);
+    }
+
+    #[test]
+    fn who_will_not_remember_the_answer_is_given_no_tag_unless_it_has_one() {
+        let (plain, other) =
+            (("cache-control", "max-age=0, No-Store"), ("cache-control", "no-cache"));
+        assert!(!ask(&[plain], &[1], None).headers().contains_key(ETAG));
+        assert!(ask(&[other], &[1], None).headers().contains_key(ETAG));
+        let again = ask(&[plain, ("if-none-match", "*")], &[1], None);
+        assert_eq!(again.status(), StatusCode::NOT_MODIFIED);
     }
 
     #[test]

@@ -149,7 +149,7 @@ async fn lifelines(
     let lifelines = Lifelines { since: stamp(since), until: stamp(until), agents };
     let listed = Listed { list: &lifelines, next: last.map(|last| ("cursor", last)) };
     // A stretch that ends now is another at each look: what counts is what happened in it.
-    listed.answer_as(&headers, &uri, &lifelines.agents)
+    listed.answer_as(&headers, &uri, || &lifelines.agents)
 }
 
 fn draw(

@@ -348,7 +348,8 @@ impl Engine {
 
     fn hear(&mut self, news: News, mut descriptors: Vec<OwnedFd>) {
         match news {
-            News::Spawned { key, pid, terminal } => {
+            News::Spawned { key: RunKey { agent, run }, pid, terminal } => {
+                let key = RunKey { agent: self.at_hand(agent), run };
                 let output = descriptors.pop().map(|output| self.capture(&key, output, terminal));
                 let output = output.filter(|_| !terminal);
                 self.processes.insert(key.agent.clone(), Process { pid, output });
@@ -375,6 +376,7 @@ impl Engine {
             News::StillAlive(_) => {}
             News::Listening { agent, path: _ } => {
                 if let Some(socket) = descriptors.pop() {
+                    let agent = self.at_hand(agent);
                     self.liveness.vigil.hold(agent, socket);
                 }
             }
@@ -384,6 +386,14 @@ impl Engine {
             }
             // These come only at the start of a connection.
             News::Welcome { .. } | News::Held { .. } | News::Kept { .. } | News::AllTold => {}
+        }
+    }
+
+    /// A name as everybody else here has it: what is kept of thousands shares its memory.
+    fn at_hand(&self, name: Name) -> Name {
+        match self.supervisor.known(&name) {
+            Some(agent) => self.supervisor.name(agent).clone(),
+            None => name,
         }
     }
 

@@ -13,8 +13,8 @@ use defib_config::config;
 use defib_core::record::WaitReason;
 use defib_core::{Class, Input, Mono, Name, Now, Reason, Wall};
 use defib_host::clock::{now, slept};
+use defib_host::pack;
 use defib_host::protocol::Request;
-use defib_host::{pack, release_memory};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
@@ -88,12 +88,13 @@ impl Engine {
         self.own.pack();
         self.liveness.sockets.pack();
         self.liveness.vigil.pack();
-        self.scribe.pack();
+        self.activity.pack();
         pack(&mut self.processes);
         if self.liveness.keeper_version >= TIDY_KEEPER {
             self.send(&Request::Tidy);
         }
-        release_memory();
+        // Last: it gives back what none of us uses any more.
+        self.scribe.pack();
     }
 
     /// When something here has to be looked at again.

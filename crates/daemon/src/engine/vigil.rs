@@ -51,7 +51,7 @@ impl Liveness {
             vigil: Vigil::start(move || waker.wake())?,
             runtime,
             probes: BTreeMap::new(),
-            sockets: Sockets::default(),
+            sockets: Sockets::new(home),
             said_scarce: false,
             keeper_version,
         })
@@ -218,7 +218,7 @@ impl Engine {
     /// very many agents only those have one that cannot do without.
     pub(super) fn notify_socket(&mut self, name: &Name) -> Option<String> {
         if let Some(path) = self.liveness.sockets.path_of(name) {
-            return Some(path.to_owned());
+            return Some(path);
         }
         if self.liveness.keeper_version < 2 {
             return None;
@@ -236,7 +236,7 @@ impl Engine {
             }
             return None;
         }
-        let path = self.liveness.sockets.claim(&self.home, name);
+        let path = self.liveness.sockets.claim(name);
         self.send(&Request::Listen { agent: name.clone(), path: path.clone() });
         Some(path)
     }

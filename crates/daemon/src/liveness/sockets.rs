@@ -5,8 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 
 use defib_core::Name;
 use defib_host::pack;
@@ -16,58 +15,75 @@ const FOR_A_RUN: usize = 2;
 /// Descriptors that are nobody's yet: connections, and what keeper and daemon need themselves.
 const RESERVE: usize = 200;
 
-/// The notify sockets that the keeper was asked for.
-#[derive(Debug, Default)]
+/// The notify sockets that the keeper was asked for. Each is known by a number, which is its file's
+/// name in hex: of sockets there may be thousands, and their paths differ in nothing else.
+#[derive(Debug)]
 pub(crate) struct Sockets {
-    paths: BTreeMap<Name, Arc<str>>,
-    taken: BTreeSet<Arc<str>>,
+    folder: PathBuf,
+    numbers: BTreeMap<Name, u32>,
+    taken: BTreeSet<u32>,
 }
 
 impl Sockets {
+    /// Those of a home.
+    pub(crate) fn new(home: &Path) -> Sockets {
+        Sockets { folder: home.join("n"), numbers: BTreeMap::new(), taken: BTreeSet::new() }
+    }
+
     /// Where an agent's is, if it has one.
-    pub(crate) fn path_of(&self, agent: &Name) -> Option<&str> {
-        self.paths.get(agent).map(|path| &**path)
+    pub(crate) fn path_of(&self, agent: &Name) -> Option<String> {
+        self.numbers.get(agent).map(|number| self.path(*number))
+    }
+
+    fn path(&self, number: u32) -> String {
+        self.folder.join(format!("{number:08x}")).to_string_lossy().into_owned()
     }
 
     /// Whether one more leaves room for the runs of so many agents, under this limit.
     pub(crate) fn has_room(&self, agents: usize, limit: usize) -> bool {
-        FOR_A_RUN * agents + self.paths.len() < limit.saturating_sub(RESERVE)
+        FOR_A_RUN * agents + self.numbers.len() < limit.saturating_sub(RESERVE)
     }
 
     /// A path for an agent that has none: no longer than that of the home's own socket, because a
     /// socket's path has to be short. Two agents whose names come to the same get different ones.
-    pub(crate) fn claim(&mut self, home: &Path, agent: &Name) -> String {
+    pub(crate) fn claim(&mut self, agent: &Name) -> String {
         let mut hasher = DefaultHasher::new();
         agent.as_str().hash(&mut hasher);
-        let mut number = hasher.finish() & 0xffff_ffff;
-        loop {
-            let path = home.join("n").join(format!("{number:08x}")).to_string_lossy().into_owned();
-            if !self.taken.contains(path.as_str()) {
-                self.insert(agent.clone(), &path);
-                return path;
-            }
-            number = (number + 1) & 0xffff_ffff;
+        let [a, b, c, d, ..] = hasher.finish().to_le_bytes();
+        let mut number = u32::from_le_bytes([a, b, c, d]);
+        while self.taken.contains(&number) {
+            number = number.wrapping_add(1);
+        }
+        self.insert_number(agent.clone(), number);
+        self.path(number)
+    }
+
+    /// An agent's socket is there. One with another sort of path is none of ours: its agent is given
+    /// one when it is started again.
+    pub(crate) fn insert(&mut self, agent: Name, path: &str) {
+        let name = Path::new(path).file_name().and_then(|name| name.to_str());
+        let number = name.and_then(|name| u32::from_str_radix(name, 16).ok());
+        if let Some(number) = number.filter(|number| self.path(*number) == path) {
+            self.insert_number(agent, number);
         }
     }
 
-    /// An agent's socket is there.
-    pub(crate) fn insert(&mut self, agent: Name, path: &str) {
+    fn insert_number(&mut self, agent: Name, number: u32) {
         self.remove(&agent);
-        let path: Arc<str> = path.into();
-        self.taken.insert(path.clone());
-        self.paths.insert(agent, path);
+        self.taken.insert(number);
+        self.numbers.insert(agent, number);
     }
 
     /// Takes no more memory than it needs.
     pub(crate) fn pack(&mut self) {
-        pack(&mut self.paths);
+        pack(&mut self.numbers);
         self.taken = std::mem::take(&mut self.taken).into_iter().collect();
     }
 
     /// It is not, or no longer. Says whether it was.
     pub(crate) fn remove(&mut self, agent: &Name) -> bool {
-        let path = self.paths.remove(agent);
-        path.is_some_and(|path| self.taken.remove(&path))
+        let number = self.numbers.remove(agent);
+        number.is_some_and(|number| self.taken.remove(&number))
     }
 }
 
@@ -78,28 +94,40 @@ mod tests {
     #[test]
     fn each_agent_has_a_path_of_its_own_which_is_free_again_after_it() {
         let (ann, bob) = (Name::parse("ann").unwrap(), Name::parse("bob").unwrap());
-        let home = Path::new("/home");
-        let mut sockets = Sockets::default();
-        let first = sockets.claim(home, &ann);
-        assert_eq!(sockets.path_of(&ann), Some(first.as_str()));
+        let mut sockets = Sockets::new(Path::new("/home"));
+        let first = sockets.claim(&ann);
+        assert_eq!(sockets.path_of(&ann).as_ref(), Some(&first));
         assert!(sockets.remove(&ann));
         assert!(!sockets.remove(&ann));
         sockets.insert(bob.clone(), &first);
-        let second = sockets.claim(home, &ann);
+        assert_eq!(sockets.path_of(&bob).as_ref(), Some(&first));
+        let second = sockets.claim(&ann);
         assert_ne!(second, first);
         assert!(sockets.remove(&bob));
         assert!(sockets.remove(&ann));
-        assert_eq!(sockets.claim(home, &ann), first);
+        assert_eq!(sockets.claim(&ann), first);
+    }
+
+    #[test]
+    fn a_path_that_is_not_like_ours_is_not_taken_for_one() {
+        let ann = Name::parse("ann").unwrap();
+        let mut sockets = Sockets::new(Path::new("/home"));
+        for path in ["/home/n/1", "/home/n/ann", "/other/n/00000001", "/home/n/"] {
+            sockets.insert(ann.clone(), path);
+            assert_eq!(sockets.path_of(&ann), None, "{path}");
+        }
+        sockets.insert(ann.clone(), "/home/n/00000001");
+        assert_eq!(sockets.path_of(&ann).as_deref(), Some("/home/n/00000001"));
     }
 
     #[test]
     fn runs_come_before_sockets() {
-        let mut sockets = Sockets::default();
+        let mut sockets = Sockets::new(Path::new("/home"));
         assert!(sockets.has_room(1_000, 20_000));
         assert!(sockets.has_room(6_000, 20_000));
         assert!(!sockets.has_room(9_900, 20_000));
         for number in 0..10 {
-            sockets.insert(Name::parse(&format!("a{number}")).unwrap(), &format!("/n/{number}"));
+            sockets.claim(&Name::parse(&format!("a{number}")).unwrap());
         }
         assert!(!sockets.has_room(20, RESERVE + 2 * 20 + 10));
         assert!(sockets.has_room(20, RESERVE + 2 * 20 + 11));

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use defib_core::{Name, Wall};
+use defib_host::pack;
 
 use super::{folder, last_written};
 
@@ -30,6 +31,11 @@ impl Activity {
         }
         let last = last_written(&folder(home, agent)).map(Wall::from_millis);
         *self.lock().entry(agent.clone()).or_insert(last)
+    }
+
+    /// Takes no more memory than it needs.
+    pub(crate) fn pack(&self) {
+        pack(&mut self.lock());
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Name, Option<Wall>>> {
