@@ -302,6 +302,7 @@ impl Engine {
             self.arm_timer();
             self.publish();
             self.prepare_token();
+            self.release();
             // Last: what the keeper said at the beginning may have been read, and not been heeded.
             woken = self.wait();
         }

@@ -13,8 +13,8 @@ use defib_config::config;
 use defib_core::record::WaitReason;
 use defib_core::{Class, Input, Mono, Name, Now, Reason, Wall};
 use defib_host::clock::{now, slept};
-use defib_host::pack;
 use defib_host::protocol::Request;
+use defib_host::{pack, release_memory};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
@@ -23,6 +23,8 @@ use crate::recipe::Project;
 
 /// How long after a change of what is declared its traces are cleared away.
 const TIDY: Duration = Duration::from_secs(2);
+/// By then the scribe has packed too.
+const PACKED: Duration = Duration::from_millis(300);
 /// The first version of the keeper that can be asked to do the same.
 const TIDY_KEEPER: u32 = 4;
 /// How often a full disk is looked at while somebody waits for it.
@@ -44,6 +46,8 @@ pub(super) struct Timetable {
     pub(super) disk_look: Option<Mono>,
     /// When what bringing something up has taken is given back.
     pub(super) tidy_at: Option<Mono>,
+    /// When that goes back to the system, everybody having packed.
+    release_at: Option<Mono>,
     /// How long the machine has slept since it was started.
     slept: Duration,
 }
@@ -51,7 +55,13 @@ pub(super) struct Timetable {
 impl Timetable {
     /// Nothing is waited for yet.
     pub(super) fn begin() -> Timetable {
-        Timetable { ticks: BTreeMap::new(), disk_look: None, tidy_at: None, slept: slept() }
+        Timetable {
+            ticks: BTreeMap::new(),
+            disk_look: None,
+            tidy_at: None,
+            release_at: None,
+            slept: slept(),
+        }
     }
 }
 
@@ -93,14 +103,24 @@ impl Engine {
         if self.liveness.keeper_version >= TIDY_KEEPER {
             self.send(&Request::Tidy);
         }
-        // Last: it gives back what none of us uses any more.
         self.scribe.pack();
+        self.timetable.release_at = Some(now().mono + PACKED);
+    }
+
+    /// Gives back to the system what nobody uses any more, once all have packed. To be called last before
+    /// the engine sleeps: the code that runs after it comes back.
+    pub(super) fn release(&mut self) {
+        if self.timetable.release_at.is_some_and(|at| at <= now().mono) {
+            self.timetable.release_at = None;
+            release_memory();
+        }
     }
 
     /// When something here has to be looked at again.
     pub(super) fn next_look(&self, now: Now) -> Option<Mono> {
         let ticks = self.timetable.ticks.values().map(|tick| now.mono + tick.since(now.wall));
-        ticks.chain(self.timetable.disk_look).chain(self.timetable.tidy_at).min()
+        let Timetable { disk_look, tidy_at, release_at, .. } = self.timetable;
+        ticks.chain(disk_look).chain(tidy_at).chain(release_at).min()
     }
 
     /// Whatever has come is told to the core.

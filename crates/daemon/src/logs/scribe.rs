@@ -17,9 +17,9 @@ use defib_autopsy::prompt_on;
 use defib_core::{Name, RunId};
 use defib_host::clock::now;
 use defib_host::output::{Moved, read_some};
+use defib_host::pack;
 use defib_host::protocol::RunKey;
 use defib_host::wake::Waker;
-use defib_host::{pack, release_memory};
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
@@ -158,7 +158,7 @@ impl Scribe {
         self.order(Order::Forget { agent });
     }
 
-    /// Takes no more memory than it needs, and gives back to the system what this process does not.
+    /// Takes no more memory than it needs.
     pub fn pack(&self) {
         self.order(Order::Pack);
     }
@@ -334,7 +334,6 @@ impl Desk {
                 pack(&mut self.sources);
                 pack(&mut self.logs);
                 self.open.shrink_to_fit();
-                release_memory();
             }
         }
     }
