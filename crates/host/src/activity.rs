@@ -11,7 +11,8 @@ use defib_core::{Name, RunId};
 use rustix::process::Pid;
 
 use crate::cgroup::find_cgroup;
-use crate::descent::{carries_run, numbers_in, read};
+use crate::descent::{carries_run, numbers_in};
+use crate::stat::Stat;
 
 /// What a run's processes have done so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -65,15 +66,10 @@ struct Facts {
 }
 
 fn facts(pid: u32) -> Option<Facts> {
-    let text = read(&format!("/proc/{pid}/stat"))?;
-    let text = String::from_utf8_lossy(&text);
-    // The name is in parentheses and may hold anything; what follows begins with the third field.
-    let fields: Vec<&str> = text.get(text.rfind(')')? + 1..)?.split_ascii_whitespace().collect();
-    let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
-    let small = |field: usize| u32::try_from(number(field)?).ok();
+    let stat = Stat::of(pid)?;
     // Its own time and that of the children it waited for, in user mode and in the kernel.
-    let ticks = (14..=17).filter_map(number).fold(0, u64::saturating_add);
-    Some(Facts { parent: small(4)?, session: small(6)?, ticks })
+    let ticks = (14..=17).filter_map(|place| stat.number(place)).fold(0, u64::saturating_add);
+    Some(Facts { parent: stat.parent()?, session: stat.session()?, ticks })
 }
 
 fn by_descent(first: u32, agent: &Name, run: RunId) -> Activity {

@@ -11,7 +11,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt::Write as _;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, Dir, Mode, OFlags};
 use rustix::io::Errno;
@@ -34,10 +35,14 @@ pub(crate) struct Cgroups {
 const MOST_AT_HAND: usize = 64;
 
 impl Cgroups {
-    /// Makes the folder, if this process may.
-    pub(crate) fn new(home_key: &str) -> Option<Cgroups> {
-        let above = open_folder(&own_cgroup()?)?;
-        let name = format!("{}{}", folder_prefix(home_key)?, rustix::process::getpid());
+    /// Makes the folder, if this process may, and writes down in `places` where it is.
+    pub(crate) fn new(home_key: &str, places: &Path) -> Option<Cgroups> {
+        let place = own_cgroup()?;
+        let above = open_folder(&place)?;
+        let prefix = folder_prefix(home_key)?;
+        // First: a keeper that is killed in between has made nothing that is not written down.
+        write_down(places, &place, &prefix);
+        let name = own_name(&prefix);
         rustix::fs::mkdirat(&above, &name, Mode::from_raw_mode(0o755)).ok()?;
         let folder = open_at(&above, &name, FOLDER).ok();
         // Kernels before 5.14 cannot kill a cgroup; there the tree is walked instead.
@@ -120,6 +125,26 @@ impl Cgroups {
         kill_at(&self.folder, &format!("{name}/cgroup.kill"));
     }
 
+    /// Removes it, with all cgroups that were made below it. Says whether it is gone: where a process
+    /// lives in it, it stays.
+    pub(crate) fn discard(&self, name: &str) -> bool {
+        self.put_away(name);
+        let remove = || match rustix::fs::unlinkat(&self.folder, name, AtFlags::REMOVEDIR) {
+            Ok(()) | Err(Errno::NOENT) => true,
+            Err(_) => false,
+        };
+        let gone = remove() || {
+            if let Ok(folder) = open_at(&self.folder, name, FOLDER) {
+                remove_below(&folder);
+            }
+            remove()
+        };
+        if gone {
+            self.killed.borrow_mut().remove(name);
+        }
+        gone
+    }
+
     /// Bounds the memory of all that is in it. Says whether it could.
     pub(crate) fn bound_memory(&self, name: &str, bytes: u64) -> bool {
         self.bound(name, "memory.max", bytes)
@@ -156,9 +181,9 @@ impl Cgroups {
 }
 
 /// Who lives in the cgroups of an earlier keeper of this home.
-pub(crate) fn stale_processes(home_key: &str) -> Vec<Pid> {
+pub(crate) fn stale_processes(home_key: &str, places: &Path) -> Vec<Pid> {
     let mut found = Vec::new();
-    for_each_stale(home_key, |_, _, folder| {
+    for_each_stale(home_key, places, |_, _, folder| {
         for agent in names(folder) {
             let text = read_at(folder, &format!("{agent}/cgroup.procs")).unwrap_or_default();
             let numbers = text.lines().filter_map(|line| line.parse().ok());
@@ -168,27 +193,73 @@ pub(crate) fn stale_processes(home_key: &str) -> Vec<Pid> {
     found
 }
 
+/// Whether a process is in the cgroup of an earlier keeper of this home, or below.
+pub(crate) fn is_stale(home_key: &str, pid: Pid) -> bool {
+    let Some(prefix) = folder_prefix(home_key) else { return false };
+    let cgroup = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+    is_below_stale(&cgroup, &prefix)
+}
+
+fn is_below_stale(cgroup: &str, prefix: &str) -> bool {
+    let place = cgroup.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or_default();
+    let own = own_name(prefix);
+    place.split('/').any(|part| part.starts_with(prefix) && part != own)
+}
+
 /// Kills what an earlier keeper of this home left in its cgroups, and removes those that are empty.
-pub(crate) fn sweep(home_key: &str) {
-    for_each_stale(home_key, |above, name, folder| {
+pub(crate) fn sweep(home_key: &str, places: &Path) {
+    for_each_stale(home_key, places, |above, name, folder| {
         kill_at(folder, "cgroup.kill");
         remove_below(folder);
         let _ = rustix::fs::unlinkat(above, name, AtFlags::REMOVEDIR);
     });
 }
 
-fn for_each_stale(home_key: &str, mut action: impl FnMut(&OwnedFd, &str, &OwnedFd)) {
-    let Some(above) = own_cgroup().and_then(|path| open_folder(&path)) else { return };
+/// The earlier keeper may have been started from another login, which is in another cgroup: so those
+/// that are written down are looked into as well as the caller's own.
+fn for_each_stale(home_key: &str, places: &Path, mut action: impl FnMut(&OwnedFd, &str, &OwnedFd)) {
     let Some(prefix) = folder_prefix(home_key) else { return };
-    let own = format!("{prefix}{}", rustix::process::getpid());
-    for name in names(&above) {
-        if name.starts_with(&prefix)
-            && name != own
-            && let Ok(folder) = open_at(&above, &name, FOLDER)
-        {
-            action(&above, &name, &folder);
+    let mut places = written_down(places);
+    places.extend(own_cgroup());
+    places.sort_unstable();
+    places.dedup();
+    for above in places.iter().filter_map(|place| open_folder(place)) {
+        for name in stale_names(&above, &prefix) {
+            if let Ok(folder) = open_at(&above, &name, FOLDER) {
+                action(&above, &name, &folder);
+            }
         }
     }
+}
+
+fn stale_names(above: &OwnedFd, prefix: &str) -> Vec<String> {
+    let own = own_name(prefix);
+    names(above).into_iter().filter(|name| name.starts_with(prefix) && *name != own).collect()
+}
+
+/// The cgroups below which keepers of this home made theirs, one a line.
+fn written_down(places: &Path) -> Vec<PathBuf> {
+    let text = std::fs::read_to_string(places).unwrap_or_default();
+    text.lines().map(PathBuf::from).collect()
+}
+
+/// Writes a place down, beside those where something of an earlier keeper is left. Where that cannot be
+/// written the next sweep goes by marks alone.
+fn write_down(places: &Path, own: &Path, prefix: &str) {
+    let is_left =
+        |place: &Path| open_folder(place).is_some_and(|it| !stale_names(&it, prefix).is_empty());
+    let mut all = written_down(places);
+    all.retain(|place| place != own && is_left(place));
+    all.push(own.to_owned());
+    let lines: Vec<u8> = all
+        .iter()
+        .flat_map(|place| [place.as_os_str().as_bytes(), b"\n"])
+        .flatten()
+        .copied()
+        .collect();
+    // All of it or none: the next sweep must not read a part of a path.
+    let draft = places.with_extension("new");
+    let _ = std::fs::write(&draft, lines).and_then(|()| std::fs::rename(&draft, places));
 }
 
 const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC);
@@ -202,6 +273,11 @@ fn folder_prefix(home_key: &str) -> Option<String> {
     }
     prefix.push('-');
     (prefix.len() < 200).then_some(prefix)
+}
+
+/// The name of the folder that this process makes, if it is a keeper.
+fn own_name(prefix: &str) -> String {
+    format!("{prefix}{}", rustix::process::getpid())
 }
 
 /// This process's folder in the cgroup v2 tree, in a unified and in a hybrid layout.
@@ -297,5 +373,17 @@ mod tests {
         assert_eq!(found("0::/docker/abcd\n", container), None);
         assert_eq!(found("0::/../other\n", unified), None);
         assert_eq!(found("1:cpu:/\n", unified), None);
+    }
+
+    #[test]
+    fn a_process_is_an_earlier_keeper_s_by_the_whole_of_the_home_s_key() {
+        let prefix = folder_prefix("k").unwrap();
+        let below = |place: &str| is_below_stale(&format!("4:memory:/x\n0::{place}\n"), &prefix);
+        assert!(below("/user.slice/defib-6b-1/a@1"));
+        assert!(below("/defib-6b-1/a@1/inner"));
+        assert!(!below("/defib-6b6b-1/a@1"), "another home's");
+        assert!(!below(&format!("/{}/a@1", own_name(&prefix))), "its own");
+        assert!(!below("/user.slice"));
+        assert!(!is_below_stale("4:memory:/defib-6b-1/a@1\n", &prefix), "in another tree");
     }
 }

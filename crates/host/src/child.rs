@@ -19,6 +19,7 @@ use rustix::fs::{Access, Mode, OFlags};
 use rustix::io::{DupFlags, Errno, FdFlags};
 use rustix::process::{Gid, Pid, Signal, Uid};
 
+use crate::errno::last_errno;
 use crate::protocol::Stage;
 use crate::sandbox::Confinement;
 
@@ -165,11 +166,13 @@ impl Launcher {
     }
 
     fn take_slot(number: i32, nothing: &OwnedFd) -> rustix::io::Result<OwnedFd> {
-        // SAFETY: the borrow ends with this statement; if nothing is open there the call says EBADF.
-        match rustix::io::fcntl_dupfd_cloexec(unsafe { BorrowedFd::borrow_raw(number) }, 10) {
-            Ok(moved) => std::mem::forget(moved),
-            Err(Errno::BADF) => {}
-            Err(errno) => return Err(errno),
+        // SAFETY: takes numbers, and opens one more descriptor, which is left open for whoever has the
+        // other. If nothing is open there it says EBADF.
+        if unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 10) } < 0 {
+            match last_errno() {
+                Errno::BADF => {}
+                errno => return Err(errno),
+            }
         }
         // SAFETY: dup3 takes numbers, not pointers; the keeper runs as the whole of its process, and
         // what was at this number has just been given another.
@@ -224,17 +227,24 @@ impl Launcher {
         let Some(pid) = pid else {
             return Err(Fault { stage: Stage::Process, errno: errno.unwrap_or(Errno::INVAL) });
         };
-        // SAFETY: the kernel stored the new process's pidfd here, and nobody else was told.
-        let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
-        match fault {
-            None => Ok(Child { pid, pidfd }),
-            Some(fault) => {
-                // It has left its error and is exiting; nothing remains of it but to be waited for.
-                let options = rustix::process::WaitOptions::empty();
-                while matches!(rustix::process::waitpid(Some(pid), options), Err(Errno::INTR)) {}
-                Err(fault)
+        // A clone that does not know of pidfds leaves the number as it was.
+        let pidfd = (pidfd >= 0).then(|| {
+            // SAFETY: the kernel stored the new process's pidfd here, and nobody else was told.
+            unsafe { OwnedFd::from_raw_fd(pidfd) }
+        });
+        let fault = match (fault, pidfd) {
+            (None, Some(pidfd)) => return Ok(Child { pid, pidfd }),
+            (None, None) => {
+                // Its program runs, but without hold of it there is no supervising it.
+                let _ = rustix::process::kill_process(pid, Signal::KILL);
+                Fault { stage: Stage::Process, errno: Errno::NOSYS }
             }
-        }
+            (Some(fault), _) => fault,
+        };
+        // It is exiting; nothing remains of it but to be waited for.
+        let options = rustix::process::WaitOptions::empty();
+        while matches!(rustix::process::waitpid(Some(pid), options), Err(Errno::INTR)) {}
+        Err(fault)
     }
 
     /// Whether processes can be put into a cgroup as they are made.
@@ -434,12 +444,6 @@ fn execute(program: &CStr, arguments: &Texts, environment: &Texts) -> Errno {
     // `Texts` keeps the texts alive.
     unsafe { libc::execve(program.as_ptr(), arguments, environment) };
     last_errno()
-}
-
-fn last_errno() -> Errno {
-    // SAFETY: the C library's errno of this thread is always readable. The child shares it with the
-    // keeper, which sleeps.
-    Errno::from_raw_os_error(unsafe { *libc::__errno_location() })
 }
 
 /// Where the child begins.

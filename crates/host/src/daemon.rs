@@ -33,8 +33,9 @@ pub const LISTENER_FD: &str = "DEFIB_LISTENER_FD";
 const SHORT: Duration = Duration::from_secs(1);
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// So many parcels may wait while a new daemon is told of all that there is.
-const FEW_PARCELS: usize = 32;
+/// So many parcels may wait before anything is added to them that brings a descriptor. Each holds some
+/// a second time, and where thousands run there is room for few.
+const FEW_PARCELS: usize = 8;
 
 /// The daemon and how to start it.
 pub(crate) struct Daemon {
@@ -208,11 +209,15 @@ impl Daemon {
         }
     }
 
-    /// Lets the daemon read until little is queued, or until it takes too long. What is queued holds
-    /// descriptors a second time, and of thousands of runs that is more than there may be.
+    /// Whether it has yet to read so much that nothing should be added to it that can wait.
+    pub(crate) fn lags(&self) -> bool {
+        self.channel().is_some_and(|channel| channel.queued_parcels() > FEW_PARCELS)
+    }
+
+    /// Lets the daemon read until little is queued, or until it takes too long.
     pub(crate) fn make_room(&mut self, until: Instant) {
         self.flush();
-        while let Some(channel) = self.channel().filter(|it| it.queued_parcels() > FEW_PARCELS) {
+        while let Some(channel) = self.channel().filter(|_| self.lags()) {
             let mut polled = [PollFd::new(channel, PollFlags::OUT)];
             let left = until.saturating_duration_since(Instant::now());
             let Ok(left) = Timespec::try_from(left) else { return };

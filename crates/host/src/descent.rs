@@ -8,12 +8,15 @@
 //! facts are read, so that a number that was given to somebody else is never hit.
 
 use std::os::fd::OwnedFd;
+use std::path::Path;
 
 use defib_core::{Name, RunId};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, PidfdFlags, Signal};
 use rustix::time::Timespec;
+
+use crate::stat::Stat;
 
 /// The variable that says which runs a process descends from, outermost first.
 pub const RUN_KEY: &str = "DEFIB_RUN_KEY";
@@ -56,26 +59,31 @@ impl Descent {
     /// `unwaited`: the first process has not been waited for. `known` are the keeper's children that
     /// are nobody's orphans.
     pub(crate) fn kill(&mut self, unwaited: bool, known: impl Fn(Pid) -> bool) -> bool {
-        if !proc_is_ours() {
-            return false;
-        }
         self.held.retain(Held::lives);
-        let mut found = self.find_orphans(unwaited, known);
-        if unwaited {
-            // Its number is taken for as long as it is not waited for, so it needs no pidfd.
-            found.extend(children_held(self.first));
+        // Without a /proc of ours only the others are out of reach.
+        if proc_is_ours() {
+            self.find(unwaited, known);
         }
-        let fresh = with_descendants(found, &self.held);
-        self.killed += u32::try_from(fresh.len()).unwrap_or(u32::MAX);
-        self.held.extend(fresh);
         // Only now: a parent that is killed first makes its children orphans, who are harder to find.
         if unwaited {
+            // Its number is taken for as long as it is not waited for, so it needs no pidfd.
             let _ = rustix::process::kill_process(self.first, Signal::KILL);
         }
         for held in &self.held {
             held.kill();
         }
         !self.held.is_empty()
+    }
+
+    /// Takes hold of all that can be found now besides the first process.
+    fn find(&mut self, unwaited: bool, known: impl Fn(Pid) -> bool) {
+        let mut found = self.find_orphans(unwaited, known);
+        if unwaited {
+            found.extend(children_held(self.first));
+        }
+        let fresh = with_descendants(found, &self.held);
+        self.killed += u32::try_from(fresh.len()).unwrap_or(u32::MAX);
+        self.held.extend(fresh);
     }
 
     /// The keeper's children that are this run's. If it says that there are none, there are none:
@@ -89,9 +97,9 @@ impl Descent {
             orphans
         };
         let is_ours = |orphan: &Held| {
-            let session = facts(orphan.pid).map(|facts| facts.session);
+            let session = Stat::of(orphan.pid).and_then(|stat| stat.session());
             unwaited && session == Some(self.first.as_raw_pid())
-                || carries(orphan.pid, RUN_KEY, &self.mark)
+                || carries(orphan.pid, RUN_KEY, |mark| mark == self.mark.as_bytes())
         };
         let mut orphans = list();
         while !orphans.is_empty() {
@@ -135,11 +143,19 @@ impl Held {
         Some(Held { pid, pidfd })
     }
 
+    /// If it is in the cgroup of an earlier keeper of this home. Who was only listed there may have gone
+    /// meanwhile, and somebody else may have the number.
+    fn stale(pid: Pid, home_key: &str) -> Option<Held> {
+        let held = Held::open(pid)?;
+        let stale = crate::cgroup::is_stale(home_key, pid);
+        (stale && held.lives()).then_some(held)
+    }
+
     /// If it lives and this is its parent.
     fn child_of(pid: Pid, parent: Pid) -> Option<Held> {
         let held = Held::open(pid)?;
-        let facts = facts(pid)?;
-        (facts.parent == parent.as_raw_pid() && facts.lives).then_some(held)
+        let stat = Stat::of(pid)?;
+        (stat.parent() == Some(parent.as_raw_pid()) && stat.lives()).then_some(held)
     }
 
     /// Its children. Only if it lives after they were read are they sure to be its own.
@@ -165,24 +181,6 @@ fn proc_is_ours() -> bool {
     own.is_some_and(|own| own.as_os_str() == rustix::process::getpid().to_string().as_str())
 }
 
-/// What /proc says of a process.
-struct Facts {
-    parent: i32,
-    session: i32,
-    lives: bool,
-}
-
-fn facts(pid: Pid) -> Option<Facts> {
-    let text = read(&format!("/proc/{pid}/stat"))?;
-    let text = String::from_utf8_lossy(&text);
-    // The name is in parentheses and may hold anything, parentheses too.
-    let mut fields = text.get(text.rfind(')')? + 1..)?.split_ascii_whitespace();
-    let (state, parent, _, session) =
-        (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
-    let lives = state != "Z" && state != "X";
-    Some(Facts { parent: parent.parse().ok()?, session: session.parse().ok()?, lives })
-}
-
 /// The children of a process, of all its threads.
 fn children(parent: Pid) -> Vec<Pid> {
     let own = parent == rustix::process::getpid();
@@ -197,8 +195,9 @@ fn children(parent: Pid) -> Vec<Pid> {
             }
             // A kernel that does not tell: ask every process for its parent.
             None if own => {
-                let of_ours =
-                    |pid: &Pid| facts(*pid).is_some_and(|f| f.parent == parent.as_raw_pid());
+                let of_ours = |pid: &Pid| {
+                    Stat::of(*pid).is_some_and(|stat| stat.parent() == Some(parent.as_raw_pid()))
+                };
                 children.extend(numbers_in("/proc").into_iter().filter(of_ours));
             }
             None => {}
@@ -214,7 +213,7 @@ pub fn is_of_run(pid: u32, first: u32, agent: &Name, run: RunId) -> Option<bool>
     let first = i32::try_from(first).ok()?;
     let held = Held::open(pid)?;
     let found = pid.as_raw_pid() == first
-        || facts(pid).is_some_and(|facts| facts.session == first)
+        || Stat::of(pid).is_some_and(|stat| stat.session() == Some(first))
         || ancestors(pid).contains(&first)
         || is_in_group_of(pid, agent)
         || carries_run(pid, agent, run);
@@ -233,26 +232,20 @@ fn is_in_group_of(pid: Pid, agent: &Name) -> bool {
 
 /// Whether a process carries the mark of a run, whichever keeper's.
 pub(crate) fn carries_run(pid: Pid, agent: &Name, run: RunId) -> bool {
-    let Some(environ) = read(&format!("/proc/{pid}/environ")) else { return false };
     let begin = format!("{agent}/{run}/");
-    environ.split(|byte| *byte == 0).any(|entry| {
-        let value = entry.strip_prefix(RUN_KEY.as_bytes()).and_then(|rest| rest.strip_prefix(b"="));
-        value.is_some_and(|value| {
-            value.split(|byte| *byte == b',').any(|part| part.starts_with(begin.as_bytes()))
-        })
-    })
+    carries(pid, RUN_KEY, |mark| mark.starts_with(begin.as_bytes()))
 }
 
-/// Whether the process's environment, as it was when its program began, has the mark.
-fn carries(pid: Pid, variable: &str, mark: &str) -> bool {
-    read(&format!("/proc/{pid}/environ")).is_some_and(|environ| has_mark(&environ, variable, mark))
+/// Whether the process's environment, as it was when its program began, has such a mark.
+fn carries(pid: Pid, variable: &str, is_it: impl Fn(&[u8]) -> bool) -> bool {
+    read(&format!("/proc/{pid}/environ")).is_some_and(|environ| has_mark(&environ, variable, is_it))
 }
 
-fn has_mark(environ: &[u8], variable: &str, mark: &str) -> bool {
+fn has_mark(environ: &[u8], variable: &str, is_it: impl Fn(&[u8]) -> bool) -> bool {
     environ.split(|byte| *byte == 0).any(|entry| {
         let value =
             entry.strip_prefix(variable.as_bytes()).and_then(|rest| rest.strip_prefix(b"="));
-        value.is_some_and(|value| value.split(|b| *b == b',').any(|part| part == mark.as_bytes()))
+        value.is_some_and(|value| value.split(|byte| *byte == b',').any(&is_it))
     })
 }
 
@@ -290,19 +283,20 @@ pub struct Swept {
 }
 
 /// Ends what a keeper of this home left behind when it was killed: whatever is in its cgroups, and
-/// whatever carries the home's mark or descends from what does. To be called while the home's lock is held and before anything
-/// is spawned.
+/// whatever carries the home's mark or descends from what does. `places` is the file of that name in
+/// [`crate::KeeperOptions`]. To be called while the home's lock is held and before anything is spawned.
 ///
 /// The caller, what descends from it and what it descends from are spared, and so is everything else
 /// that does not carry the mark. Blocks for at most a few seconds.
-pub fn sweep(home_key: &str) -> Swept {
+pub fn sweep(home_key: &str, places: &Path) -> Swept {
     if !proc_is_ours() {
         return Swept::default();
     }
-    let stale = crate::cgroup::stale_processes(home_key);
-    let mut held: Vec<Held> = stale.into_iter().filter_map(Held::open).collect();
+    let stale = crate::cgroup::stale_processes(home_key, places);
+    let mut held: Vec<Held> =
+        stale.into_iter().filter_map(|pid| Held::stale(pid, home_key)).collect();
     let mut killed = held.len();
-    crate::cgroup::sweep(home_key);
+    crate::cgroup::sweep(home_key, places);
     let mut quiet_rounds = 0;
     for round in 0..ROUNDS {
         let fresh = find_marked(home_key, &held);
@@ -326,7 +320,7 @@ pub fn sweep(home_key: &str) -> Swept {
         }
     }
     // Once more: what was killed in there has had the time to leave.
-    crate::cgroup::sweep(home_key);
+    crate::cgroup::sweep(home_key, places);
     let left = held.iter().filter(|one| one.lives()).count();
     let number = |count| u32::try_from(count).unwrap_or(u32::MAX);
     Swept { killed: number(killed), left: number(left) }
@@ -342,8 +336,8 @@ fn find_marked(home_key: &str, held: &[Held]) -> Vec<Held> {
             continue;
         }
         let Some(candidate) = Held::open(pid) else { continue };
-        if facts(pid).is_some_and(|facts| facts.lives)
-            && carries(pid, HOME_KEY, home_key)
+        if Stat::of(pid).is_some_and(|stat| stat.lives())
+            && carries(pid, HOME_KEY, |mark| mark == home_key.as_bytes())
             && !spared.has(pid)
         {
             found.push(candidate);
@@ -376,9 +370,11 @@ pub(crate) fn ancestors(pid: Pid) -> Vec<i32> {
     let mut above = Vec::new();
     let mut next = Some(pid);
     // The bound is for a chain that changes while it is walked.
-    while let Some(facts) = next.and_then(facts).filter(|_| above.len() < 1000) {
-        above.push(facts.parent);
-        next = Pid::from_raw(facts.parent);
+    while let Some(parent) = next.and_then(|pid| Stat::of(pid)?.parent())
+        && above.len() < 1000
+    {
+        above.push(parent);
+        next = Pid::from_raw(parent);
     }
     above
 }
@@ -390,19 +386,26 @@ mod tests {
     #[test]
     fn a_mark_is_found_among_those_of_supervisors_above_and_below_and_not_within_a_word() {
         let environ = b"A=1\0DEFIB_RUN_KEY=out/1/ff,in/2/ee\0B=DEFIB_RUN_KEY=x/1/aa\0";
-        assert!(has_mark(environ, RUN_KEY, "out/1/ff"));
-        assert!(has_mark(environ, RUN_KEY, "in/2/ee"));
-        assert!(!has_mark(environ, RUN_KEY, "in/2/e"));
-        assert!(!has_mark(environ, RUN_KEY, "x/1/aa"));
-        assert!(!has_mark(b"", RUN_KEY, "in/2/ee"));
+        let has = |mark: &str| has_mark(environ, RUN_KEY, |it| it == mark.as_bytes());
+        assert!(has("out/1/ff"));
+        assert!(has("in/2/ee"));
+        assert!(!has("in/2/e"));
+        assert!(!has("x/1/aa"));
+        assert!(has_mark(environ, RUN_KEY, |it| it.starts_with(b"in/2/")));
+        assert!(!has_mark(environ, RUN_KEY, |it| it.starts_with(b"n/2/")));
+        assert!(!has_mark(b"", RUN_KEY, |_| true));
         assert_eq!(mark_below(Some("a".into()), "b"), "a,b");
         assert_eq!(mark_below(None, "b"), "b");
     }
 
     #[test]
-    fn facts_are_read_past_a_name_with_parentheses() {
-        let own = facts(rustix::process::getpid()).unwrap();
-        assert_eq!(own.parent, rustix::process::getppid().unwrap().as_raw_pid());
-        assert!(own.lives);
+    fn a_stranger_who_has_the_number_of_one_that_was_swept_is_not_held() {
+        let stranger = std::process::Command::new("sleep").arg("60").spawn();
+        let mut stranger = stranger.unwrap();
+        let pid = Pid::from_raw(stranger.id().cast_signed()).unwrap();
+        assert!(Held::open(pid).is_some());
+        assert!(Held::stale(pid, "home").is_none());
+        stranger.kill().unwrap();
+        stranger.wait().unwrap();
     }
 }

@@ -8,7 +8,7 @@
 //! Invariant: nothing that the daemon says or does ends an agent, except a request to do so. Whatever
 //! the keeper knows is told to each new daemon, so nothing is lost with the last one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -47,6 +47,9 @@ pub struct KeeperOptions {
     pub home_key: String,
     /// Whether to use cgroups where possible.
     pub cgroups: bool,
+    /// The file in which it writes down where its cgroups are, for the sweep after its death. The same
+    /// for all keepers of this home.
+    pub places: PathBuf,
     /// What the first daemon is told of the last one, where another keeper was killed.
     pub kept: Vec<(String, Vec<u8>)>,
 }
@@ -75,15 +78,16 @@ pub fn run(options: KeeperOptions) -> io::Result<ExitCode> {
     // First: it takes descriptors by number, which none of ours must have.
     let launcher = Launcher::new()?;
     let standing = Standing::take()?;
-    let cgroups = if options.cgroups { Cgroups::new(&options.home_key) } else { None };
+    let cgroups = options.cgroups.then(|| Cgroups::new(&options.home_key, &options.places));
     let mut keeper = Keeper {
         standing,
         launcher,
         daemon: Daemon::new(options.daemon_program, options.daemon_args, listener),
-        runs: Runs::new(&options.home_key, cgroups),
+        runs: Runs::new(&options.home_key, cgroups.flatten()),
         kept: options.kept.into_iter().map(|(key, it)| (key.into(), it.into())).collect(),
         turns: Turns::default(),
         listeners: Listeners::default(),
+        forsaken: BTreeSet::new(),
         close_asked: false,
         closes_with_daemon: false,
         ending: None,
@@ -107,6 +111,8 @@ struct Keeper {
     /// Spawns that were asked for and not yet done.
     turns: Turns,
     listeners: Listeners,
+    /// Agents that are gone and are to be forgotten when nothing concerns them any more.
+    forsaken: BTreeSet<Name>,
     close_asked: bool,
     closes_with_daemon: bool,
     /// Everything was killed; by when to go, and how.
@@ -152,7 +158,7 @@ impl Keeper {
         let over = self.ending.map(|(until, _)| until);
         let due = [daemon_due, over, self.runs.next_look()].into_iter().flatten().min();
         let mut timeout = due.map(|due| due.saturating_duration_since(Instant::now()));
-        if !self.turns.is_empty() {
+        if !self.turns.is_empty() && !self.daemon.lags() {
             timeout = Some(Duration::ZERO);
         }
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
@@ -234,6 +240,9 @@ impl Keeper {
             self.daemon.make_room(patience);
         }
         self.daemon.tell(&News::AllTold, None);
+        for key in self.runs.stuck() {
+            self.daemon.tell(&News::StillAlive(key.clone()), None);
+        }
         if self.close_asked {
             self.daemon.tell(&News::CloseAsked, None);
         }
@@ -269,13 +278,16 @@ impl Keeper {
         self.ending.get_or_insert((Instant::now() + LONGEST_END, code));
     }
 
-    /// Carries out requests, and then one spawn.
+    /// Carries out requests, and then one spawn, unless the daemon has yet to hear of many: each that
+    /// it has not heard of holds a descriptor twice.
     fn carry_out_requests(&mut self) {
         while self.daemon.channel().is_some_and(|channel| channel.queued_bytes() < MOST_QUEUED) {
             let Some(request) = self.daemon.next_request() else { break };
             self.carry_out(request);
         }
-        if let Some(order) = self.turns.next() {
+        if !self.daemon.lags()
+            && let Some(order) = self.turns.next()
+        {
             self.spawn(order);
         }
     }
@@ -297,6 +309,8 @@ impl Keeper {
     }
 
     fn spawn_in_turn(&mut self, order: SpawnOrder, profile: Option<Box<Profile>>) {
+        // It is back.
+        self.forsaken.remove(&order.key.agent);
         if let Some(earlier) = self.turns.ask(Wanted { order, profile }) {
             self.spawn(earlier);
         }
@@ -323,6 +337,9 @@ impl Keeper {
                 if !self.turns.has(&key.agent) {
                     self.runs.put_away(&key.agent);
                 }
+                if self.forsaken.contains(&key.agent) {
+                    self.forget(key.agent);
+                }
             }
             Request::Keep { key, bytes } => self.keep(key, bytes),
             Request::KeepAll(all) => {
@@ -333,6 +350,7 @@ impl Keeper {
             Request::Listen { agent, path } => self.listen(agent, path),
             Request::Unlisten(agent) => self.listeners.close(&agent),
             Request::Tidy => self.tidy(),
+            Request::Forget(agent) => self.forget(agent),
             Request::Replace { program } => self.daemon.replace(program),
             Request::Close => self.closes_with_daemon = true,
         }
@@ -344,6 +362,18 @@ impl Keeper {
         } else {
             self.kept.insert(key.into(), bytes.into());
         }
+    }
+
+    /// The daemon has an agent forgotten when it is told of the end of its last run, and acknowledges that
+    /// only when it has read what the run wrote last.
+    fn forget(&mut self, agent: Name) {
+        if self.turns.has(&agent) || self.runs.concern(&agent) {
+            self.forsaken.insert(agent);
+            return;
+        }
+        self.forsaken.remove(&agent);
+        self.runs.forget(&agent);
+        self.turns.forget(&agent);
     }
 
     fn listen(&mut self, agent: Name, path: String) {
@@ -384,18 +414,16 @@ impl Keeper {
         }
     }
 
+    /// Tells what is known of a run. Its output this daemon has had since it was told of the run, and a
+    /// descriptor for each of thousands that are asked for at once would be more than there may be.
     fn tell_of(&mut self, key: RunKey) {
-        match self.runs.known(&key) {
+        let news = match self.runs.known(&key) {
             Known::Lives(run) => {
-                let (pid, terminal) = (run.child.number(), run.terminal);
-                let news = News::Held { key, pid, terminal };
-                self.daemon.tell(&news, Some(run.output.as_fd()));
+                News::Held { key, pid: run.child.number(), terminal: run.terminal }
             }
-            Known::Ended(report) => {
-                let news = News::Exited { key, end: report.end.clone() };
-                self.daemon.tell(&news, Some(report.output.as_fd()));
-            }
-            Known::Over | Known::Never => self.daemon.tell(&News::Unknown(key), None),
-        }
+            Known::Ended(report) => News::Exited { key, end: report.end.clone() },
+            Known::Over | Known::Never => News::Unknown(key),
+        };
+        self.daemon.tell(&news, None);
     }
 }

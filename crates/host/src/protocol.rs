@@ -10,7 +10,7 @@ use defib_core::{Name, RunId};
 use serde::{Deserialize, Serialize};
 
 /// The version of what is said here.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// The longest frame, in bytes: more than the kernel takes as arguments and environment, and more than a
 /// project of ten thousand agents takes, which is kept in one piece.
@@ -73,6 +73,9 @@ pub enum Request {
     SpawnConfined(Box<SpawnOrder>, Box<Profile>),
     /// Much has changed and that is over: give back the memory it took. Since version 4.
     Tidy,
+    /// The agent is gone: forget it and the numbers of its runs, once none lives and no report waits to
+    /// be acknowledged. What is kept by [`Request::Keep`] stays. Since version 5.
+    Forget(Name),
     // Left room for: a deadline. "End these runs at T unless I renew", for a fleet in which a machine
     // that is cut off must be known to have stopped. T is on the time since boot.
 }
@@ -137,7 +140,8 @@ pub enum News {
     },
     /// The answer to an inquiry about a run that the keeper has never heard of, or has forgotten.
     Unknown(RunKey),
-    /// The run still lives, though it was killed: it is stuck in the kernel.
+    /// The run still lives, though it was killed: it is stuck in the kernel. Told once, and to each new
+    /// daemon after [`News::AllTold`].
     StillAlive(RunKey),
     /// Somebody wants the whole of it to end in order: TERM or INT to the keeper.
     CloseAsked,

@@ -17,7 +17,7 @@ use crate::cgroup::Cgroups;
 use crate::child::{Child, Fault, Launcher};
 use crate::descent::{Descent, HOME_KEY, RUN_KEY, mark_below};
 use crate::footprint::pack;
-use crate::launch::{PipeRoom, new_pipe, new_terminal, plan_run};
+use crate::launch::{Output, PipeRoom, new_pipe, new_terminal, plan_run};
 use crate::memory::MemoryBound;
 use crate::protocol::{Leftovers, Profile, RunEnd, RunKey, SpawnOrder, Stage};
 use crate::sandbox::Sandbox;
@@ -135,8 +135,14 @@ impl Runs {
         }
     }
 
-    /// Takes no more memory than it needs.
+    /// Takes no more memory than it needs, and no more cgroups.
     pub(crate) fn pack(&mut self) {
+        // The kernel may have counted somebody in a cgroup who had gone when its agent was forgotten.
+        if let Some(cgroups) = &self.cgroups {
+            let highest = &self.highest;
+            self.groups
+                .retain(|agent, group| highest.contains_key(agent) || !cgroups.discard(group));
+        }
         pack(&mut self.live);
         pack(&mut self.highest);
         pack(&mut self.groups);
@@ -158,6 +164,12 @@ impl Runs {
 
     pub(crate) fn live(&self) -> impl Iterator<Item = &Run> {
         self.live.values().map(|run| &**run)
+    }
+
+    /// Those that were killed long ago and still live, as far as that has been told.
+    pub(crate) fn stuck(&self) -> impl Iterator<Item = &RunKey> {
+        let runs = self.ending.iter().filter_map(|agent| self.live.get(agent));
+        runs.filter(|run| run.ending.as_ref().is_some_and(|ending| ending.told)).map(|run| &run.key)
     }
 
     /// In the order in which they ended.
@@ -190,9 +202,13 @@ impl Runs {
         if let Some(profile) = profile {
             let terminal = order.terminal.is_some().then(|| output.theirs.as_fd());
             let confinement = self.sandbox.confine(profile, terminal);
-            let (confinement, rules) = confinement.map_err(Fault::at(Stage::Sandbox))?;
-            plan.confinement = Some(confinement);
-            ruleset = rules;
+            match confinement.map_err(Fault::at(Stage::Sandbox)) {
+                Ok((confinement, rules)) => {
+                    plan.confinement = Some(confinement);
+                    ruleset = rules;
+                }
+                Err(fault) => return self.give_up(&output, fault),
+            }
         }
         let handed = [Some(output.theirs.as_fd()), ruleset.as_ref().map(AsFd::as_fd)];
         let group = self.enter_group(key, launcher);
@@ -211,12 +227,7 @@ impl Runs {
         }
         let child = match result {
             Ok(child) => child,
-            Err(fault) => {
-                if output.large {
-                    self.pipe_room.give_back();
-                }
-                return Err(fault);
-            }
+            Err(fault) => return self.give_up(&output, fault),
         };
         let tree = match (group, &self.cgroups) {
             (Some(name), Some(cgroups)) => {
@@ -240,6 +251,14 @@ impl Runs {
             ending: None,
         });
         Ok(self.live.entry(agent).or_insert(run))
+    }
+
+    /// There will be no run that this output was made for.
+    fn give_up(&mut self, output: &Output, fault: Fault) -> Result<&Run, Fault> {
+        if output.large {
+            self.pipe_room.give_back();
+        }
+        Err(fault)
     }
 
     fn enter_group(&mut self, key: &RunKey, launcher: &Launcher) -> Option<(Arc<str>, OwnedFd)> {
@@ -427,6 +446,22 @@ impl Runs {
             && !self.live.contains_key(agent)
         {
             cgroups.put_away(group);
+        }
+    }
+
+    /// Whether an agent has a run, or a report that nobody has acknowledged.
+    pub(crate) fn concern(&self, agent: &Name) -> bool {
+        self.live.contains_key(agent) || self.reports.iter().any(|it| it.key.agent == *agent)
+    }
+
+    /// Forgets an agent that they do not concern any more. Earlier that would be too early: the number of
+    /// its last run is what keeps that from being spawned again.
+    pub(crate) fn forget(&mut self, agent: &Name) {
+        self.highest.remove(agent);
+        if let (Some(cgroups), Some(group)) = (&self.cgroups, self.groups.get(agent))
+            && cgroups.discard(group)
+        {
+            self.groups.remove(agent);
         }
     }
 

@@ -133,6 +133,11 @@ impl Turns {
         self.unpack(waiting)
     }
 
+    /// Forgets when this agent last had its turn.
+    pub(crate) fn forget(&mut self, agent: &Name) {
+        self.last.remove(agent);
+    }
+
     /// Whether this agent waits for its turn.
     pub(crate) fn has(&self, agent: &Name) -> bool {
         self.turn_of.contains_key(agent)

@@ -5,6 +5,7 @@ use std::time::Duration;
 use defib_core::{Name, RunId};
 
 use crate::activity::{activity, cgroup_memory};
+use crate::stat::Stat;
 
 /// One process's memory and CPU time, without what descends from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,8 +46,7 @@ pub fn run_usage(first: u32, agent: &Name, run: RunId) -> RunUsage {
 
 /// Reads it. `None`: there is no such process, or it has ended and was not waited for.
 pub fn usage(pid: u32) -> Option<Usage> {
-    let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-    parse(&String::from_utf8_lossy(&text))
+    figures(&Stat::of(pid)?)
 }
 
 /// The most memory that a process has had in use at once since it runs its program, in bytes.
@@ -56,14 +56,11 @@ pub fn peak(pid: u32) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-fn parse(text: &str) -> Option<Usage> {
-    // The name is in parentheses and may hold anything, parentheses too. What follows begins with
-    // the third field.
-    let fields: Vec<&str> = text.get(text.rfind(')')? + 1..)?.split_ascii_whitespace().collect();
-    let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
-    if matches!(fields.first(), None | Some(&"Z" | &"X")) {
+fn figures(stat: &Stat) -> Option<Usage> {
+    if !stat.lives() {
         return None;
     }
+    let number = |place| stat.number::<u64>(place);
     let ticks_per_second = rustix::param::clock_ticks_per_second().max(1);
     let page = u64::try_from(rustix::param::page_size()).ok()?;
     Some(Usage {
@@ -89,6 +86,7 @@ mod tests {
 
     #[test]
     fn any_text_gives_figures_or_nothing() {
+        let parse = |text: &str| figures(&Stat::parse(text.into())?);
         for text in ["", ")", "1 (a", "1 (a) S", "1 (x) y) Z 1 1", "1 (a) S 1 2 x"] {
             assert_eq!(parse(text), None, "{text}");
         }

@@ -15,7 +15,8 @@ use seccompiler::{
     SeccompRule, TargetArch,
 };
 
-use super::{checked, last_errno};
+use super::checked;
+use crate::errno::last_errno;
 
 /// What a filter depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -15,6 +15,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 
+use crate::errno::last_errno;
 use crate::protocol::{Ports, Profile};
 use filter::{Filter, Filters};
 
@@ -141,10 +142,4 @@ struct CapabilityData {
 
 fn checked(result: i64) -> Result<(), Errno> {
     if result == 0 { Ok(()) } else { Err(last_errno()) }
-}
-
-fn last_errno() -> Errno {
-    // SAFETY: the C library's errno of this thread is always readable. A child shares it with the
-    // keeper, which sleeps.
-    Errno::from_raw_os_error(unsafe { *libc::__errno_location() })
 }

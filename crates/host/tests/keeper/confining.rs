@@ -1,6 +1,7 @@
 //! What the keeper's sandbox does, in each way that processes are made.
 
 use defib_host::protocol::{Access, How, News, Ports, Profile, Request, Stage};
+use rustix::process::{Resource, Rlimit, prlimit};
 
 use crate::harness::{Keeper, WAYS, await_that, key, lives, order, profile, read_all, read_until};
 
@@ -70,6 +71,43 @@ fn a_program_that_may_not_be_run_is_said_to_be_so() {
     let (news, _) = daemon.try_next().unwrap();
     let (errno, stage) = (libc::EACCES, Stage::Program);
     assert_eq!(news, News::NotSpawned { key: key("a", 1), errno, stage });
+}
+
+#[test]
+fn runs_that_cannot_be_confined_leave_the_room_for_large_pipes_as_it_was() {
+    let keeper = Keeper::start(&[]);
+    let mut daemon = keeper.welcomed();
+    let Ok(files) = std::fs::read_dir(format!("/proc/{}/fd", keeper.process.id())) else {
+        eprintln!("skipped: nobody but root may look into a keeper");
+        return;
+    };
+    let names = files.flatten().filter_map(|file| file.file_name().to_str()?.parse().ok());
+    let open: Vec<u64> = names.collect();
+    // Both ends of a pipe can be had, and the ruleset after them cannot.
+    let second = (0..).filter(|number| !open.contains(number)).nth(1).unwrap();
+    let own = bound_files(&keeper, second + 1);
+    for _ in 0..100 {
+        let order = Request::SpawnConfined(Box::new(shell("a", 1, "true")), Box::new(profile()));
+        daemon.ask(order);
+        let (news, _) = daemon.try_next().unwrap();
+        let News::NotSpawned { stage: Stage::Sandbox, .. } = news else {
+            eprintln!("skipped: nothing here keeps a run from being confined");
+            return;
+        };
+    }
+    bound_files(&keeper, own);
+    let (_, output) = daemon.spawn_confined(shell("a", 1, "true"), profile());
+    assert_eq!(rustix::pipe::fcntl_getpipe_size(&output), Ok(256 << 10));
+}
+
+/// Bounds what a keeper may open, and says what it was bounded to.
+fn bound_files(keeper: &Keeper, count: u64) -> u64 {
+    let stood = std::fs::read_to_string(format!("/proc/{}/limits", keeper.process.id())).unwrap();
+    let files = stood.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap();
+    let bounds: Vec<u64> = files.split_whitespace().filter_map(|it| it.parse().ok()).collect();
+    let bound = Rlimit { current: Some(count), maximum: Some(bounds[1]) };
+    prlimit(Some(keeper.pid()), Resource::Nofile, bound).unwrap();
+    bounds[0]
 }
 
 #[test]

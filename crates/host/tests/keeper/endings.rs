@@ -1,5 +1,7 @@
 //! A run's end is told when nothing of it is left, and what is not its own is left alone.
 
+use std::process::Command;
+
 use defib_host::protocol::{How, Leftovers, News, Request, SpawnOrder};
 use rustix::process::Signal;
 
@@ -120,6 +122,26 @@ fn a_stopped_process_is_killed() {
 }
 
 #[test]
+fn a_run_is_killed_where_proc_shows_another_namespace_s_processes() {
+    let namespace = ["--pid", "--fork", "--kill-child", "--"];
+    let mut command = Command::new("unshare");
+    if !command.args(namespace).arg("true").status().is_ok_and(|status| status.success()) {
+        eprintln!("skipped: unshare cannot make a process namespace here");
+        return;
+    }
+    for way in WAYS {
+        let mut command = Command::new("unshare");
+        command.args(namespace).arg(FIXTURE);
+        let keeper = Keeper::start_by(command, way);
+        let mut daemon = keeper.welcomed();
+        let (_, output) = daemon.spawn(order("a", 1, &["stubborn"]));
+        read_line(&output);
+        daemon.ask(Request::Kill(key("a", 1)));
+        assert_eq!(daemon.exit_of(&key("a", 1)).how, How::Signaled(9), "{way:?}");
+    }
+}
+
+#[test]
 fn the_end_of_one_agent_does_not_touch_what_another_has_forked() {
     for way in WAYS {
         let keeper = Keeper::start(way);
@@ -194,7 +216,7 @@ fn a_tree_that_forks_while_it_is_killed_is_killed() {
 }
 
 #[test]
-fn a_run_that_is_stuck_in_the_kernel_is_told_of_and_its_end_when_it_comes() {
+fn a_run_that_is_stuck_in_the_kernel_is_told_of_to_each_daemon_and_its_end_when_it_comes() {
     // A frozen process does not even die when it is killed.
     let freezer = format!("/sys/fs/cgroup/freezer/defib-test-{}", std::process::id());
     if std::fs::create_dir(&freezer).is_err() {
@@ -209,8 +231,15 @@ fn a_run_that_is_stuck_in_the_kernel_is_told_of_and_its_end_when_it_comes() {
     std::fs::write(format!("{freezer}/freezer.state"), "FROZEN").unwrap();
     daemon.ask(Request::Kill(key("a", 1)));
     let stuck = daemon.try_next().unwrap().0;
+    daemon.kill();
+    let mut daemon = keeper.daemon();
+    daemon.told_at_first();
+    // Whatever else comes first: the answer to this comes after it.
+    daemon.has_ended(&key("a", 1));
+    let told_again = daemon.has_heard(&News::StillAlive(key("a", 1)));
     std::fs::write(format!("{freezer}/freezer.state"), "THAWED").unwrap();
     assert_eq!(stuck, News::StillAlive(key("a", 1)));
+    assert!(told_again, "a new daemon is told as well");
     assert_eq!(daemon.exit_of(&key("a", 1)).how, How::Signaled(9));
     std::fs::remove_dir(freezer).unwrap();
 }

@@ -54,6 +54,36 @@ fn a_thousand_agents_live_at_once_and_leave_no_descriptor_behind() {
 }
 
 #[test]
+fn a_daemon_that_is_slow_to_hear_of_many_costs_no_more_descriptors_than_there_are() {
+    const COUNT: usize = 1500;
+    // Two for each run, and some of the keeper's own.
+    let limited = format!("ulimit -n {}; exec \"$0\" \"$@\"", 2 * COUNT + 120);
+    let mut command = Command::new("sh");
+    command.args(["-c", &limited, FIXTURE]);
+    let keeper = Keeper::start_by(command, WAYS[0]);
+    let mut daemon = keeper.welcomed();
+    for number in 0..COUNT {
+        let mut order = order(&format!("agent-{number}"), 1, &[]);
+        order.argv = vec!["sleep".to_owned(), "1000".to_owned()];
+        daemon.ask(Request::Spawn(Box::new(order)));
+    }
+    // Nobody reads until as many have been spawned as can be without that.
+    let (mut before, mut looks) = (0, 0);
+    await_that("the keeper has nothing to do", || {
+        let now = open_files(&keeper).unwrap_or(0);
+        looks = if std::mem::replace(&mut before, now) == now { looks + 1 } else { 0 };
+        looks == 100
+    });
+    for _ in 0..COUNT {
+        daemon.find(|news, _| match news {
+            News::Spawned { .. } => Some(()),
+            News::NotSpawned { errno, .. } => panic!("{errno}"),
+            _ => None,
+        });
+    }
+}
+
+#[test]
 fn run_after_run_leaves_no_descriptor_and_no_dead_process_behind() {
     for way in WAYS {
         let keeper = Keeper::start(way);

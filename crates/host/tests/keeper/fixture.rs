@@ -10,6 +10,7 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use defib_host::{Channel, Flushed, KeeperOptions};
@@ -22,8 +23,8 @@ fn main() -> ExitCode {
         ["keeper", folder, home_key, flags @ ..] => keeper(folder, home_key, flags),
         ["daemon", socket] => daemon(socket),
         ["die"] => return ExitCode::FAILURE,
-        ["sweep", home_key] => {
-            let swept = defib_host::sweep(home_key);
+        ["sweep", folder, home_key] => {
+            let swept = defib_host::sweep(home_key, &Path::new(folder).join("cgroups"));
             println!("killed {} left {}", swept.killed, swept.left);
         }
         ["show", ..] => show(),
@@ -68,6 +69,7 @@ fn keeper(folder: &str, home_key: &str, flags: &[&str]) {
         home_key: home_key.to_owned(),
         kept: Vec::new(),
         cgroups: !flags.contains(&"walk"),
+        places: Path::new(folder).join("cgroups"),
     };
     let code = defib_host::run(options).unwrap();
     std::process::exit(i32::from(code != ExitCode::SUCCESS));

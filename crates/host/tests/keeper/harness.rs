@@ -102,6 +102,13 @@ impl Keeper {
         self.process.wait().unwrap()
     }
 
+    /// Sweeps what it left behind, after its death, and says what that did.
+    pub(crate) fn sweep(&self) -> String {
+        let mut command = Command::new(FIXTURE);
+        let sweep = command.arg("sweep").arg(&self.folder).arg(&self.home_key).output().unwrap();
+        String::from_utf8_lossy(&sweep.stdout).into_owned()
+    }
+
     pub(crate) fn path(&self, name: &str) -> String {
         self.folder.join(name).display().to_string()
     }
@@ -112,7 +119,7 @@ impl Drop for Keeper {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
-        let _ = defib_host::sweep(&self.home_key);
+        let _ = defib_host::sweep(&self.home_key, &self.folder.join("cgroups"));
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
@@ -205,6 +212,11 @@ impl Daemon {
         self.ask(Request::Inquire(other.clone()));
         self.find(|news, _| (*news == News::Unknown(other.clone())).then_some(()));
         self.aside.iter().any(|(news, _)| matches!(news, News::Exited { key: of, .. } if of == key))
+    }
+
+    /// Whether this is among what came while something else was waited for.
+    pub(crate) fn has_heard(&self, news: &News) -> bool {
+        self.aside.iter().any(|(heard, _)| heard == news)
     }
 
     /// The process ends in order.

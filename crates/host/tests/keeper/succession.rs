@@ -1,6 +1,7 @@
 //! Daemons come and go; what the keeper holds stays.
 
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::Command;
 
 use defib_host::ChannelError;
@@ -122,6 +123,61 @@ fn a_run_is_never_spawned_twice_and_an_agent_never_has_two() {
     daemon.spawn(order("a", 6, &["idle"]));
 }
 
+/// The cgroups that a keeper has made, its own and its agents'.
+fn cgroups(keeper: &Keeper) -> Vec<String> {
+    let hex: Vec<String> = keeper.home_key.bytes().map(|byte| format!("{byte:02x}")).collect();
+    let place = format!("*/defib-{}-*", hex.concat());
+    let mut find = Command::new("find");
+    let found = find.args(["/sys/fs/cgroup", "-type", "d", "-path", &place]).output().unwrap();
+    String::from_utf8_lossy(&found.stdout).lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn an_agent_is_forgotten_when_the_end_of_its_last_run_is_acknowledged_and_not_before() {
+    for way in WAYS {
+        let keeper = Keeper::start(way);
+        let mut daemon = keeper.welcomed();
+        let before = cgroups(&keeper);
+        let (first, output) = daemon.spawn(order("a", 5, &["idle"]));
+        read_line(&output);
+        daemon.ask(Request::Forget(key("a", 5).agent));
+        daemon.ask(Request::Spawn(Box::new(order("a", 4, &["idle"]))));
+        assert_eq!(daemon.try_next().unwrap().0, News::Unknown(key("a", 4)), "{way:?}");
+        let (again, _) = daemon.spawn(order("a", 5, &["idle"]));
+        assert_eq!(first, again, "{way:?}");
+        daemon.ask(Request::Kill(key("a", 5)));
+        daemon.exit_of(&key("a", 5));
+        daemon.ask(Request::Forget(key("a", 5).agent));
+        daemon.ask(Request::Spawn(Box::new(order("a", 5, &["idle"]))));
+        assert_eq!(daemon.exit_of(&key("a", 5)).how, How::Signaled(9), "{way:?}");
+        daemon.ask(Request::Forget(key("a", 5).agent));
+        daemon.ask(Request::Acknowledge(key("a", 5)));
+        // Where the kernel was late it is done with the next tidying.
+        await_that("its cgroup is removed", || {
+            daemon.ask(Request::Tidy);
+            daemon.has_ended(&key("a", 5));
+            cgroups(&keeper) == before
+        });
+        daemon.spawn(order("a", 1, &["idle"]));
+    }
+}
+
+#[test]
+fn one_that_is_back_before_it_is_forgotten_is_not_forgotten() {
+    let keeper = Keeper::start(&[]);
+    let mut daemon = keeper.welcomed();
+    daemon.spawn(order("a", 1, &["show"]));
+    daemon.exit_of(&key("a", 1));
+    daemon.ask(Request::Forget(key("a", 1).agent));
+    daemon.spawn(order("a", 2, &["idle"]));
+    daemon.ask(Request::Acknowledge(key("a", 1)));
+    daemon.ask(Request::Kill(key("a", 2)));
+    daemon.exit_of(&key("a", 2));
+    daemon.ask(Request::Acknowledge(key("a", 2)));
+    daemon.ask(Request::Spawn(Box::new(order("a", 2, &["idle"]))));
+    assert_eq!(daemon.try_next().unwrap().0, News::Unknown(key("a", 2)));
+}
+
 #[test]
 fn an_inquiry_says_what_is_known() {
     let keeper = Keeper::start(&[]);
@@ -131,7 +187,7 @@ fn an_inquiry_says_what_is_known() {
     daemon.ask(Request::Inquire(key("a", 1)));
     let (news, fd) = daemon.try_next().unwrap();
     assert_eq!(news, News::Held { key: key("a", 1), pid, terminal: false });
-    assert!(fd.is_some());
+    assert!(fd.is_none(), "this daemon has had its output since it was told of the run");
     daemon.ask(Request::Inquire(key("b", 1)));
     assert_eq!(daemon.try_next().unwrap().0, News::Unknown(key("b", 1)));
 }
@@ -222,11 +278,7 @@ fn close_takes_the_keeper_along_with_the_daemon_and_leaves_nothing() {
         daemon.kill();
         assert_eq!(keeper.wait().code(), Some(0));
         assert!(!lives(agent));
-        let hex: Vec<String> = keeper.home_key.bytes().map(|byte| format!("{byte:02x}")).collect();
-        let hex = hex.concat();
-        let mut find = Command::new("find");
-        let found = find.args(["/sys/fs/cgroup", "-name", &format!("*{hex}*")]).output().unwrap();
-        assert_eq!(String::from_utf8_lossy(&found.stdout), "");
+        assert_eq!(cgroups(&keeper), [""; 0]);
     }
 }
 
@@ -301,8 +353,7 @@ fn when_the_keeper_is_killed_its_children_die_the_rest_is_swept_and_strangers_li
         while daemon.try_next().is_ok() {}
         assert!(lives(daemon.pid));
         assert!(lives(hidden));
-        let sweep = Command::new(FIXTURE).arg("sweep").arg(&keeper.home_key).output().unwrap();
-        assert_eq!(String::from_utf8_lossy(&sweep.stdout), "killed 1 left 0\n", "{way:?}");
+        assert_eq!(keeper.sweep(), "killed 1 left 0\n", "{way:?}");
         assert!(!lives(hidden), "{way:?}");
         assert!(lives(daemon.pid));
         for stranger in &mut strangers {
@@ -315,6 +366,39 @@ fn when_the_keeper_is_killed_its_children_die_the_rest_is_swept_and_strangers_li
 }
 
 #[test]
+fn what_a_keeper_of_another_login_left_is_swept_by_its_cgroup_too() {
+    let unified = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
+    let login = unified.iter().filter(|tree| Path::new(tree).join("cgroup.procs").exists());
+    let login = login.map(|tree| format!("{tree}/login-{}", std::process::id())).next();
+    let Some(login) = login.filter(|login| std::fs::create_dir(login).is_ok()) else {
+        eprintln!("skipped: no cgroups that can be made");
+        return;
+    };
+    let mut command = Command::new("sh");
+    let enter = format!("echo $$ > {login}/cgroup.procs && exec \"$0\" \"$@\"");
+    command.args(["-c", &enter, FIXTURE]);
+    let mut keeper = Keeper::start_by(command, &[]);
+    let mut daemon = keeper.welcomed();
+    let ready = keeper.path("ready");
+    let mut hiding = order("a", 1, &[]);
+    // Nothing but its cgroup says whose it is.
+    let script = format!("setsid -f {FIXTURE} unmarked left; exec sleep 1000");
+    hiding.argv = vec!["sh".to_owned(), "-c".to_owned(), script];
+    hiding.env.push(("READY".to_owned(), ready.clone()));
+    daemon.spawn(hiding);
+    let (hidden, _) = left_facts(&await_file(ready));
+    keeper.process.kill().unwrap();
+    keeper.wait();
+    assert!(lives(hidden));
+    keeper.sweep();
+    let is_swept = !lives(hidden);
+    let _ = rustix::process::kill_process(pid(hidden), Signal::KILL);
+    let _ = rustix::process::kill_process(pid(daemon.pid), Signal::KILL);
+    assert!(is_swept);
+    await_that("the login is over", || std::fs::remove_dir(&login).is_ok());
+}
+
+#[test]
 fn a_daemon_that_keeps_dying_is_started_again_and_again() {
     let mut keeper = Keeper::start(&["broken"]);
     let children = format!("/proc/{0}/task/{0}/children", keeper.process.id());
@@ -322,7 +406,7 @@ fn a_daemon_that_keeps_dying_is_started_again_and_again() {
     await_that("four daemons were started", || {
         let text = std::fs::read_to_string(&children).unwrap();
         seen.extend(text.split_ascii_whitespace().map(str::to_owned));
-        seen.len() >= 3
+        seen.len() >= 4
     });
     assert!(keeper.process.try_wait().unwrap().is_none());
 }
