@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use defib_autopsy::{Autopsy, Case, Kind};
+use defib_autopsy::{Autopsy, Case, Kind, LINES_BYTES};
 use defib_core::Wall;
 use defib_core::run::Status;
 use divan::Bencher;
@@ -12,9 +12,7 @@ fn main() {
     divan::main();
 }
 
-const TAIL_BYTES: usize = 64 * 1024;
-
-/// Tails of that size, the worst that are known.
+/// What tails are made of, the worst that are known.
 const TAILS: [(&str, &str); 7] = [
     ("text", "2026-10-07T12:00:00Z ERROR agent::loop: the request failed: nobody knows why\n"),
     (
@@ -31,14 +29,14 @@ const TAILS: [(&str, &str); 7] = [
 #[divan::bench(args = ["text", "records", "colours", "one-line", "not-text", "nested", "no-end"], consts = [0, 1, 6])]
 fn a_tail_of_64_kib<const KIND: usize>(bencher: Bencher, name: &str) {
     let piece = TAILS.iter().find(|(known, _)| *known == name).map_or("", |(_, piece)| piece);
-    let tail = piece.repeat(TAIL_BYTES / piece.len() + 1);
+    let tail = piece.repeat(LINES_BYTES / piece.len() + 1);
     let (zone, exit_codes) = (TimeZone::UTC, BTreeMap::new());
     let autopsy = Autopsy::default();
     let case = Case {
         kind: Kind::ALL[KIND],
         status: Status::Exited(1),
         oom: false,
-        tail: &tail.as_bytes()[..TAIL_BYTES],
+        tail: &tail.as_bytes()[..LINES_BYTES],
         now: Wall::from_millis(0),
         zone: &zone,
         exit_codes: &exit_codes,

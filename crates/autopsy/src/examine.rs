@@ -14,8 +14,6 @@ use crate::views::Views;
 /// How many of the last lines may say what a failed run died of. What stands further back was
 /// survived.
 const LAST_LINES: usize = 24;
-/// No more of a line is kept as evidence.
-const EVIDENCE_CHARS: usize = 400;
 /// How many lines of one message are read.
 const MESSAGE_LINES: usize = 4;
 
@@ -248,8 +246,7 @@ impl Examiner<'_> {
 
     fn found(&self, class: Class, line: &str, whole: &str) -> Found {
         let resets_at = if has_reset(class) { self.clock.stated(whole) } else { None };
-        let evidence = line.trim().chars().take(EVIDENCE_CHARS).collect();
-        Found { class, evidence, resets_at }
+        Found { class, evidence: line.trim().to_owned(), resets_at }
     }
 }
 

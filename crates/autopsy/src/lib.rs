@@ -32,13 +32,16 @@ use crate::reset::Clock;
 use crate::rules::{Rule, Sense, Shelf};
 
 pub use crate::kind::Kind;
-pub use crate::lines::plain;
+pub use crate::lines::{LINES_BYTES, plain};
 pub use crate::prompt::prompt_on;
 pub use crate::records::session_in;
 pub use crate::rules::{RuleError, UserRule};
 
 /// How much of the end of an output is worth handing in: a record that ends a run can be long.
 pub const TAIL_BYTES: usize = 1 << 20;
+/// How much of evidence is worth keeping or showing, in characters. It is not cut here: whoever takes
+/// secrets out of it has to see them whole.
+pub const EVIDENCE_CHARS: usize = 400;
 
 /// One death, as it lies there.
 #[derive(Debug, Clone, Copy)]

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use crate::kind::Kind;
 
 /// No more of an output is looked at line by line.
-pub(crate) const TAIL_BYTES: usize = 64 * 1024;
+pub const LINES_BYTES: usize = 64 * 1024;
 /// No more lines are looked at, however short they are.
 const TAIL_LINES: usize = 1500;
 /// No more of a line is looked at: what a message says, it says at its beginning.
@@ -26,9 +26,9 @@ pub(crate) struct Line<'o> {
 
 /// The lines that the agent itself wrote, in their order; blank ones are left out.
 pub(crate) fn own_lines(output: &[u8], kind: Kind) -> Vec<Line<'_>> {
-    let tail = &output[output.len().saturating_sub(TAIL_BYTES)..];
+    let tail = &output[output.len().saturating_sub(LINES_BYTES)..];
     let mut raw: Vec<&[u8]> = tail.rsplit(|byte| *byte == b'\n').take(TAIL_LINES).collect();
-    let cut = output.len() > TAIL_BYTES || raw.len() == TAIL_LINES;
+    let cut = output.len() > LINES_BYTES || raw.len() == TAIL_LINES;
     if cut && raw.len() > 1 {
         // Nobody knows how the first one began.
         raw.pop();

@@ -38,3 +38,4 @@ pub use passed::{Passed, fits};
 pub use report::{Report, Told};
 pub use schema::schema;
 pub use source::{Position, Span};
+pub use suggest::nearest;

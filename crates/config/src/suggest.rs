@@ -10,10 +10,7 @@ const LONGEST: usize = 64;
 const SHOWN: usize = 60;
 
 /// The candidate that a word was probably meant to be.
-pub(crate) fn nearest<'c>(
-    word: &str,
-    candidates: impl IntoIterator<Item = &'c str>,
-) -> Option<&'c str> {
+pub fn nearest<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
     let folded = fold(word)?;
     let longest_way = (folded.chars().count() / 3).max(1);
     candidates

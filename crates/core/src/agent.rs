@@ -197,6 +197,20 @@ impl Life {
         self.phase.run().filter(|run| run.wished.is_some()).map(|run| run.id)
     }
 
+    /// Whether it rests, in a way that outlives the machine.
+    pub fn rests(&self) -> bool {
+        match self.phase {
+            Phase::Done | Phase::Halted(_) | Phase::CrashedOut(_) => true,
+            Phase::Stopped { failed } => failed || self.goal == Goal::Stopped,
+            Phase::Idle
+            | Phase::Waiting { .. }
+            | Phase::Backoff { .. }
+            | Phase::Starting(_)
+            | Phase::Running(_)
+            | Phase::Stopping { .. } => false,
+        }
+    }
+
     /// No run of it lives, as others have written down. One that is known here all the same was
     /// stored for its wish to end, which has come true.
     pub fn has_ended(&mut self) {

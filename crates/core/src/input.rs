@@ -22,6 +22,8 @@ pub enum Scope {
     Agent(AgentId),
     /// The members of a group, at any depth.
     Group(GroupId),
+    /// These agents, in the order of their start.
+    Agents(Box<[AgentId]>),
     /// The agents of one project.
     Project(Name),
     /// Every agent.

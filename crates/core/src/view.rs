@@ -173,6 +173,11 @@ impl AgentView {
                 if *goal != Goal::Stopped {
                     self.sight.restarts = 0;
                 }
+                // `down` empties what was counted.
+                if *goal == Goal::Down {
+                    self.consecutive_failures = 0;
+                    self.counted = [None; FLAPPING_DEATHS];
+                }
             }
             What::Rested { rest } => match rest {
                 Rest::Done => self.be(State::Done, None),

@@ -74,6 +74,15 @@ impl Event {
         Event::made(stamp, kind, Some(record.agent.clone()), record.run, body)
     }
 
+    /// The event that stands where events are missing: with the number of the first of them.
+    pub fn gap(first: Stamp, events: u64, last_seq: u64) -> Event {
+        let mut body = Map::new();
+        body.insert("what".into(), "history".into());
+        body.insert("events".into(), events.into());
+        body.insert("last_seq".into(), last_seq.into());
+        Event::new(first, "output-lost", None, None, body)
+    }
+
     /// An event of the daemon's own. A body cannot say what the event itself says: such keys are
     /// left out of it.
     pub fn new(

@@ -16,6 +16,8 @@ use crate::event::Event;
 use crate::file::Layout;
 use crate::postmortem::{PostMortem, TAIL_MAX};
 
+/// Columns that nobody fills any more (`generation`, `log_…`) are made all the same: a file is then the
+/// same to every build of its version, and a daemon can be replaced by an older one.
 pub(crate) const LAYOUT: Layout = Layout {
     application_id: 0x6446_6862,
     version: 1,
@@ -119,12 +121,6 @@ impl<'c> Batch<'c> {
     }
 }
 
-/// What the history takes from the start of a run.
-#[derive(Deserialize)]
-struct Begun {
-    generation: Option<u64>,
-}
-
 fn begin_run(connection: &Connection, event: &Event) -> rusqlite::Result<()> {
     let (Some(agent), Some(run)) = (&event.agent, event.run) else { return Ok(()) };
     // An agent has at most one live run: one of which no death was stored is over all the same.
@@ -138,15 +134,13 @@ fn begin_run(connection: &Connection, event: &Event) -> rusqlite::Result<()> {
         let over = "UPDATE runs SET alive = 0 WHERE id = ?1";
         connection.prepare_cached(over)?.execute([id])?;
     }
-    let begun = serde_json::from_str(event.body.text()).ok();
-    let sql = "INSERT OR REPLACE INTO runs (id, agent, run, project, generation, started_ms, alive) \
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, 1)";
+    let sql = "INSERT OR REPLACE INTO runs (id, agent, run, project, started_ms, alive) \
+               VALUES (?1, ?2, ?3, ?4, ?5, 1)";
     connection.prepare_cached(sql)?.execute(params![
         integer(event.seq),
         agent.as_str(),
         integer(run.0),
         event.project.as_ref().map(Name::as_str),
-        begun.and_then(|begun: Begun| begun.generation).map(integer),
         event.at.as_millis(),
     ])?;
     Ok(())
@@ -212,19 +206,8 @@ fn write_post_mortem(connection: &Connection, found: &PostMortem) -> rusqlite::R
     let Some(id) = latest(connection, found.agent.as_str(), integer(found.run.0), false)? else {
         return Ok(());
     };
-    let sql = "UPDATE runs SET trace = coalesce(?2, trace), \
-               log_from_segment = coalesce(?3, log_from_segment), \
-               log_from_offset = coalesce(?4, log_from_offset), \
-               log_to_segment = coalesce(?5, log_to_segment), \
-               log_to_offset = coalesce(?6, log_to_offset) WHERE id = ?1";
-    connection.prepare_cached(sql)?.execute(params![
-        id,
-        found.trace,
-        found.log_from.map(|place| integer(place.segment)),
-        found.log_from.map(|place| integer(place.offset)),
-        found.log_to.map(|place| integer(place.segment)),
-        found.log_to.map(|place| integer(place.offset)),
-    ])?;
+    let sql = "UPDATE runs SET trace = coalesce(?2, trace) WHERE id = ?1";
+    connection.prepare_cached(sql)?.execute(params![id, found.trace])?;
     if let Some(tail) = &found.tail {
         let last = &tail[tail.len().saturating_sub(TAIL_MAX)..];
         let sql = "INSERT OR REPLACE INTO tails (run_id, bytes) VALUES (?1, ?2)";

@@ -19,6 +19,7 @@ use crate::intent::{self, Intent, Intents};
 use crate::intents::{IntentStore, Salvage, Write};
 use crate::postmortem::PostMortem;
 use crate::queue::{Entry, Lost};
+use crate::retention::Tails;
 use crate::trouble::{HistoryError, Store, Trouble};
 use crate::writer::{Account, Setup};
 
@@ -27,7 +28,7 @@ pub struct Options {
     /// How long ended runs and events are kept. Nothing: all of them, until [`History::keep`] says.
     pub keep: Option<Duration>,
     /// Of how many runs the last output is kept.
-    pub tails: u32,
+    pub tails: Tails,
     /// How many events may wait for the disk. The oldest fall out.
     pub capacity: usize,
     /// How many bytes of tails may wait for the disk. The oldest fall out.
@@ -45,7 +46,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             keep: Some(Duration::from_secs(30 * 86_400)),
-            tails: 4096,
+            tails: Tails::default(),
             capacity: 50_000,
             tail_capacity_bytes: 16 * 1024 * 1024,
             commit_every: Duration::from_millis(50),
@@ -74,6 +75,8 @@ pub struct Opened {
     /// No event has a higher number; the next one gets the number after it. After the loss of a
     /// history it is higher than any that was used, so that no number is used twice.
     pub highest_seq: u64,
+    /// The highest number of an event that is stored; zero where there is none.
+    pub stored_seq: u64,
     /// Everything that is wanted.
     pub intents: Intents,
     /// Where the damaged history was put, and what was wrong with it.
@@ -188,10 +191,8 @@ impl History {
         let highest = facts(path, &fold::LAYOUT, &mut opening, fold::highest_seq);
         opened.failing = opening.as_ref().err().map(ToString::to_string);
         // Where the account has numbers of its own they are exact; the ceiling is for its loss.
-        opened.highest_seq = match highest {
-            Some(seq) if seq > 0 => seq,
-            Some(_) | None => ceiling,
-        };
+        opened.stored_seq = highest.unwrap_or(0);
+        opened.highest_seq = if opened.stored_seq > 0 { opened.stored_seq } else { ceiling };
 
         let (intents, intent_thread) = IntentStore::start(
             intent_path,

@@ -23,15 +23,6 @@ pub enum Intent {
         /// What.
         goal: Goal,
     },
-    /// An agent without a file is declared.
-    AdHoc {
-        /// Its name.
-        agent: Name,
-        /// How it is run.
-        spec: Value,
-    },
-    /// The agent is gone: its goal, its declaration and its balances with it.
-    Forget(Name),
     /// A project's file has been applied.
     Apply(Project),
     /// A project is gone.
@@ -74,8 +65,6 @@ pub struct Project {
     pub mode: String,
     /// What the file said.
     pub config: Value,
-    /// By what a change of the file is noticed.
-    pub hash: String,
 }
 
 /// What an agent has of a unit, in millionths.
@@ -87,8 +76,6 @@ pub struct Balance(pub i64);
 pub struct Intents {
     /// Goals by agent.
     pub goals: BTreeMap<Name, Goal>,
-    /// Agents without a file, by name.
-    pub ad_hoc: BTreeMap<Name, Value>,
     /// Applied projects, by name.
     pub projects: BTreeMap<Name, Project>,
     /// Balances by agent and unit.
@@ -99,6 +86,8 @@ pub struct Intents {
     pub unreadable: u64,
 }
 
+/// What nobody fills any more (`ad_hoc`, `hash`) is made all the same: a file is then the same to every
+/// build of its version, and a daemon can be replaced by an older one.
 pub(crate) const LAYOUT: Layout = Layout {
     application_id: 0x6446_6962,
     version: 1,
@@ -131,31 +120,16 @@ impl Intent {
                 "INSERT OR REPLACE INTO goals VALUES (?1, ?2)",
                 params![agent.as_str(), goal_word(*goal)],
             ),
-            Intent::AdHoc { agent, spec } => run(
-                "INSERT OR REPLACE INTO ad_hoc VALUES (?1, ?2)",
-                params![agent.as_str(), spec.to_string()],
-            ),
-            Intent::Forget(agent) => {
-                for sql in [
-                    "DELETE FROM goals WHERE agent = ?1",
-                    "DELETE FROM ad_hoc WHERE agent = ?1",
-                    "DELETE FROM balances WHERE agent = ?1",
-                ] {
-                    run(sql, params![agent.as_str()])?;
-                }
-                Ok(())
-            }
             Intent::Apply(project) => {
-                let Project { name, file, folder, mode, config, hash } = project;
+                let Project { name, file, folder, mode, config } = project;
                 run(
-                    "INSERT OR REPLACE INTO projects VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                    "INSERT OR REPLACE INTO projects VALUES (?1, ?2, ?3, ?4, ?5, '')",
                     params![
                         name.as_str(),
                         file.as_os_str().as_encoded_bytes(),
                         folder.as_os_str().as_encoded_bytes(),
                         mode,
                         config.to_string(),
-                        hash
                     ],
                 )
             }
@@ -212,7 +186,6 @@ impl Intents {
     /// All of it, as it would be told one by one.
     pub(crate) fn into_intents(self) -> impl Iterator<Item = Intent> {
         let goals = self.goals.into_iter().map(|(agent, goal)| Intent::Goal { agent, goal });
-        let ad_hoc = self.ad_hoc.into_iter().map(|(agent, spec)| Intent::AdHoc { agent, spec });
         let projects = self.projects.into_values().map(Intent::Apply);
         let balances = self.balances.into_iter().flat_map(|(agent, units)| {
             let of = move |(unit, Balance(micros))| Intent::Balance {
@@ -223,16 +196,11 @@ impl Intents {
             units.into_iter().map(of)
         });
         let kept = self.kept.into_iter().map(|(key, value)| Intent::Keep { key, value });
-        goals.chain(ad_hoc).chain(projects).chain(balances).chain(kept)
+        goals.chain(projects).chain(balances).chain(kept)
     }
 
-    const PARTS: [fn(&mut Intents, &Connection) -> rusqlite::Result<()>; 5] = [
-        Intents::read_goals,
-        Intents::read_ad_hoc,
-        Intents::read_projects,
-        Intents::read_balances,
-        Intents::read_kept,
-    ];
+    const PARTS: [fn(&mut Intents, &Connection) -> rusqlite::Result<()>; 4] =
+        [Intents::read_goals, Intents::read_projects, Intents::read_balances, Intents::read_kept];
 
     fn read_goals(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         for_rows(connection, "SELECT agent, goal FROM goals", |row| {
@@ -245,26 +213,15 @@ impl Intents {
         })
     }
 
-    fn read_ad_hoc(&mut self, connection: &Connection) -> rusqlite::Result<()> {
-        for_rows(connection, "SELECT agent, spec FROM ad_hoc", |row| {
-            let (agent, spec): (String, String) = (row.get(0)?, row.get(1)?);
-            match (Name::known(&agent), serde_json::from_str(&spec)) {
-                (Ok(agent), Ok(spec)) => drop(self.ad_hoc.insert(agent, spec)),
-                (_, _) => self.unreadable += 1,
-            }
-            Ok(())
-        })
-    }
-
     fn read_projects(&mut self, connection: &Connection) -> rusqlite::Result<()> {
-        let sql = "SELECT name, file, folder, mode, config, hash FROM projects";
+        let sql = "SELECT name, file, folder, mode, config FROM projects";
         for_rows(connection, sql, |row| {
             let (name, config): (String, String) = (row.get(0)?, row.get(4)?);
             let (file, folder) = (path_of(row.get(1)?), path_of(row.get(2)?));
             match (Name::known(&name), serde_json::from_str(&config)) {
                 (Ok(name), Ok(config)) => {
-                    let (mode, hash) = (row.get(3)?, row.get(5)?);
-                    let project = Project { name: name.clone(), file, folder, mode, config, hash };
+                    let mode = row.get(3)?;
+                    let project = Project { name: name.clone(), file, folder, mode, config };
                     self.projects.insert(name, project);
                 }
                 (_, _) => self.unreadable += 1,

@@ -157,31 +157,27 @@ fn compact(orders: &mut VecDeque<Order>) {
     for order in orders.iter_mut().rev() {
         if order.reply.is_none() {
             order.writes.reverse();
-            order.writes.retain(|write| slot(write).is_none_or(|slot| seen.insert(slot)));
+            order.writes.retain(|write| seen.insert(slot(write)));
             order.writes.reverse();
         }
     }
     orders.retain(|order| order.reply.is_some() || !order.writes.is_empty());
 }
 
-/// What a write sets, where a later one of the same makes it pointless.
-fn slot(write: &Write) -> Option<(u8, String, String)> {
-    let name = |kind, name: &str| Some((kind, String::from(name), String::new()));
+/// What a write sets: a later one of the same makes it pointless.
+fn slot(write: &Write) -> (u8, String, String) {
+    let name = |kind, name: &str| (kind, String::from(name), String::new());
     match write {
         Write::Ceiling(_) => name(0, ""),
         Write::Intent(intent) => match intent {
             Intent::Goal { agent, .. } => name(1, agent.as_str()),
             Intent::Apply(project) => name(2, project.name.as_str()),
             Intent::Withdraw(project) => name(2, project.as_str()),
-            Intent::Balance { agent, unit, .. } => {
-                Some((3, String::from(agent.as_str()), unit.clone()))
-            }
+            Intent::Balance { agent, unit, .. } => (3, String::from(agent.as_str()), unit.clone()),
             Intent::Keep { key, .. } | Intent::Drop { key } => name(4, key),
             Intent::Entry(entry) => {
-                Some((5, String::from(entry.agent.as_str()), entry.number.to_string()))
+                (5, String::from(entry.agent.as_str()), entry.number.to_string())
             }
-            // They touch several rows, or are undone by one that does.
-            Intent::AdHoc { .. } | Intent::Forget(_) => None,
         },
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Two files stand side by side. `history.db` is the account: [`Event`]s as the daemon numbered
 //! them, and the [`Run`]s they add up to. `intent.db` is what must be known before it is acted on:
-//! goals, agents without a file, applied projects, balances. A damaged account is set aside and
+//! goals, applied projects, balances. A damaged account is set aside and
 //! begun anew without losing an intent.
 //!
 //! [`History`] is the only writer. [`History::append`] never waits for the disk;
@@ -43,10 +43,11 @@ pub use history::{History, Opened, Options};
 pub use intent::{Balance, Intent, Intents, Project};
 pub use ledger::Entry;
 pub use lifeline::{Lifeline, LifelineFilter, Wait};
-pub use postmortem::{LogPlace, PostMortem, TAIL_MAX};
+pub use postmortem::{PostMortem, TAIL_MAX};
 pub use queue::Lost;
 pub use reader::{EventFilter, Reader, RunFilter, Take};
 pub use redact::{Redactor, redact};
+pub use retention::Tails;
 pub use run::{Run, RunDeath};
 pub use stamp::rfc3339;
 pub use trace::{TRACE_MAX, find_trace};

@@ -21,25 +21,12 @@ pub struct PostMortem {
     pub tail: Option<Vec<u8>>,
     /// The stack trace found in it.
     pub trace: Option<String>,
-    /// Where its output begins in the agent's log.
-    pub log_from: Option<LogPlace>,
-    /// Where its output ends in the agent's log.
-    pub log_to: Option<LogPlace>,
-}
-
-/// A place in an agent's log, which is cut into segments by rotation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LogPlace {
-    /// Which segment, counted from the first there ever was.
-    pub segment: u64,
-    /// How many bytes into it.
-    pub offset: u64,
 }
 
 impl PostMortem {
     /// An empty one.
     pub fn new(agent: Name, run: RunId) -> PostMortem {
-        PostMortem { agent, run, tail: None, trace: None, log_from: None, log_to: None }
+        PostMortem { agent, run, tail: None, trace: None }
     }
 
     /// Adds the last output of the run, cut to its end and redacted, and the stack trace in it.

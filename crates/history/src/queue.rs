@@ -7,8 +7,6 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use serde_json::{Map, Value, json};
-
 use crate::event::{Event, Stamp};
 use crate::postmortem::PostMortem;
 
@@ -184,11 +182,7 @@ impl Gap {
     /// The event that tells of it; nothing where no event was lost.
     pub(crate) fn event(&self) -> Option<Event> {
         let (first, last) = self.span.as_ref()?;
-        let mut body = Map::new();
-        body.insert("what".into(), json!("history"));
-        body.insert("events".into(), Value::from(self.events));
-        body.insert("last_seq".into(), Value::from(*last));
-        Some(Event::new(first.clone(), "output-lost", None, None, body))
+        Some(Event::gap(first.clone(), self.events, *last))
     }
 }
 
@@ -196,6 +190,7 @@ impl Gap {
 mod tests {
     use super::*;
     use defib_core::{Name, Now, RunId};
+    use serde_json::Map;
 
     fn event(seq: u64) -> Entry {
         let stamp = Stamp { seq, now: Now::default(), boot: "b".into(), project: None };

@@ -64,7 +64,7 @@ pub struct RunFilter {
     pub agent: Option<Name>,
     /// Those that an agent of this project lived.
     pub project: Option<Name>,
-    /// Those that live, or ended at or after this moment.
+    /// Those that live, or ended at or after this moment; where nobody knows when, began after it.
     pub since: Option<Wall>,
     /// At most so many.
     pub limit: Option<u32>,
@@ -189,7 +189,7 @@ impl Reader {
         };
         let sql = format!(
             "SELECT {columns} FROM runs WHERE {whose} \
-             AND (?2 IS NULL OR ended_ms IS NULL OR ended_ms >= ?2) \
+             AND (?2 IS NULL OR alive OR coalesce(ended_ms, started_ms) >= ?2) \
              AND (?4 IS NULL OR id < ?4) AND (?5 IS NULL OR project = ?5) ORDER BY {order} LIMIT ?3"
         );
         let mut statement = self.connection.prepare_cached(&sql)?;
@@ -237,6 +237,19 @@ impl Reader {
             }
         }
         Ok(last)
+    }
+
+    /// The runs of which no end is known: at most one of an agent is not over.
+    pub fn open_runs(&self) -> Result<Vec<(Name, RunId)>, HistoryError> {
+        let mut statement = self.connection.prepare("SELECT agent, run FROM runs WHERE alive")?;
+        let mut rows = statement.query([])?;
+        let mut open = Vec::new();
+        while let Some(row) = rows.next()? {
+            if let Ok(agent) = Name::known(&row.get::<_, String>(0)?) {
+                open.push((agent, RunId(row.get::<_, i64>(1)?.cast_unsigned())));
+            }
+        }
+        Ok(open)
     }
 
     /// Everything that is wanted.

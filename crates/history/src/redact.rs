@@ -1,8 +1,9 @@
 //! Redaction: values that must not be stored are taken out of what is.
 //!
 //! Whoever knows a secret names it; nothing is guessed. Every occurrence goes, also where several
-//! overlap, and also the end of one that a cut left at the front of a tail. The time is that of one
-//! pass over the text.
+//! overlap, and also the part of one that a cut left. Of a secret of several lines, such as a private
+//! key, each line is one by itself: a terminal ends lines differently, and a program may write some of
+//! them only. The time is that of one pass over the text.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -13,7 +14,9 @@ use aho_corasick::AhoCorasick;
 const MASK: &str = "[redacted]";
 /// A shorter value is found in ordinary text too often to be a secret.
 const SHORTEST: usize = 6;
-/// So much of the end of a secret is taken out at the front of a tail that was cut.
+/// A shorter line of a longer secret is the brace or the word that many texts have.
+const SHORTEST_LINE: usize = 8;
+/// So much of a secret is taken out where a cut left a part of it.
 const SHORTEST_REST: usize = 4;
 
 /// Takes the secrets out of a text. For many texts, make a [`Redactor`] once.
@@ -38,11 +41,12 @@ enum Finder {
 }
 
 impl Redactor {
-    /// One for these secrets. Values of less than six bytes are not looked for.
+    /// One for these secrets. Values of less than six bytes are not looked for, nor are lines of less
+    /// than eight by themselves.
     pub fn new<S: AsRef<[u8]>>(secrets: &[S]) -> Redactor {
+        let whole = secrets.iter().map(AsRef::as_ref).filter(|secret| secret.len() >= SHORTEST);
         let mut secrets: Vec<Vec<u8>> =
-            secrets.iter().map(|secret| secret.as_ref().to_vec()).collect();
-        secrets.retain(|secret| secret.len() >= SHORTEST);
+            whole.flat_map(|secret| lines_of(secret).chain([secret])).map(<[u8]>::to_vec).collect();
         secrets.sort_unstable();
         secrets.dedup();
         let finder = if secrets.is_empty() {
@@ -77,6 +81,36 @@ impl Redactor {
         }
     }
 
+    /// A piece of a longer text without the secrets, and without what cuts left of one at its ends.
+    pub fn piece(&self, text: &str) -> String {
+        let clean = self.without_end(&self.text(text));
+        let bytes = clean.as_bytes();
+        match self.secrets.iter().filter_map(|secret| rest_at_front(bytes, secret)).max() {
+            Some(rest) => format!("{MASK}{}", String::from_utf8_lossy(&bytes[rest..])),
+            None => clean,
+        }
+    }
+
+    /// The beginning of a text, at most `max` characters of it, without the secrets: they are taken
+    /// out before it is cut. Whoever made a text longer than that may have cut it already.
+    pub fn beginning(&self, text: &str, max: usize) -> String {
+        let is_long = text.chars().nth(max).is_some();
+        let clean = self.text(text);
+        let clean = if is_long { Cow::Owned(self.without_end(&clean)) } else { clean };
+        clean.chars().take(max).collect()
+    }
+
+    /// The text without the beginning of a secret that a cut left at its end.
+    fn without_end(&self, text: &str) -> String {
+        let bytes = text.as_bytes();
+        match self.secrets.iter().filter_map(|secret| beginning_at_end(bytes, secret)).max() {
+            Some(long) => {
+                format!("{}{MASK}", String::from_utf8_lossy(&bytes[..bytes.len() - long]))
+            }
+            None => text.to_owned(),
+        }
+    }
+
     /// The end of an output, at most `max` bytes of it, without the secrets and without what a cut
     /// left of one at its front.
     pub fn tail(&self, output: &[u8], max: usize) -> Vec<u8> {
@@ -87,6 +121,29 @@ impl Redactor {
         let rest = self.secrets.iter().filter_map(|secret| rest_at_front(tail, secret)).max();
         tail[rest.unwrap_or(0)..].to_vec()
     }
+}
+
+/// The lines of a secret that has several, where they are long enough to be secrets by themselves. An
+/// environment file has a line break written as `\n`, and so has JSON.
+fn lines_of(secret: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = Some(secret);
+    let lines = std::iter::from_fn(move || {
+        let text = rest?;
+        let real = text.iter().position(|byte| matches!(byte, b'\n' | b'\r')).map(|at| (at, 1));
+        let written = text.windows(2).position(|pair| pair == br"\n").map(|at| (at, 2));
+        let (line, next) = match real.into_iter().chain(written).min() {
+            Some((at, long)) => (&text[..at], Some(&text[at + long..])),
+            None => (text, None),
+        };
+        rest = next;
+        Some(line.trim_ascii())
+    });
+    lines.filter(|line| line.len() >= SHORTEST_LINE)
+}
+
+/// How long the longest beginning of the secret is that the text ends with.
+fn beginning_at_end(text: &[u8], secret: &[u8]) -> Option<usize> {
+    (SHORTEST_REST..secret.len()).rev().find(|long| text.ends_with(&secret[..*long]))
 }
 
 /// How long the longest end of the secret is that the tail begins with.
@@ -162,6 +219,49 @@ mod tests {
         assert_eq!(redactor.tail(b"sk-verysecretvalue\nend\n", 8), b"ed]\nend\n");
         assert_eq!(redactor.tail(b"secretvalue\nend\n", 100), b"\nend\n");
         assert_eq!(redactor.tail(b"value of it\n", 100), b" of it\n");
+    }
+
+    #[test]
+    fn what_a_cut_left_of_a_secret_goes_at_both_ends_of_a_piece() {
+        let redactor = Redactor::new(&["sk-verysecretvalue"]);
+        for (piece, clean) in [
+            ("allow sk-verys", "allow [redacted]"),
+            ("cretvalue to be used?", "[redacted] to be used?"),
+            ("allow sk-verysecretvalue?", "allow [redacted]?"),
+            ("allow sk-?", "allow sk-?"),
+            ("verysecretvalue sk-very", "[redacted] [redacted]"),
+        ] {
+            assert_eq!(redactor.piece(piece), clean, "{piece}");
+        }
+    }
+
+    #[test]
+    fn secrets_go_before_a_beginning_is_cut_off() {
+        let redactor = Redactor::new(&["sk-verysecretvalue"]);
+        assert_eq!(redactor.beginning("key sk-verysecretvalue", 8), "key [red");
+        assert_eq!(redactor.beginning("key sk-verysecretvalue", 100), "key [redacted]");
+        // It was cut before, and gets shorter than what may be kept.
+        assert_eq!(
+            redactor.beginning("sk-verysecretvalue sk-verysecret", 25),
+            "[redacted] [redacted]"
+        );
+        assert_eq!(redactor.beginning("the end is sk-very", 100), "the end is sk-very");
+    }
+
+    #[test]
+    fn each_line_of_a_secret_of_several_is_one() {
+        let key = "-----BEGIN KEY-----\nMIIEvQIBADANBg\n  kqhkiG9w0BAQ\r\n}\nend\n";
+        let written = "first-part\\nsecond-part";
+        let redactor = Redactor::new(&[key, written]);
+        for (text, clean) in [
+            (key, "[redacted]"),
+            ("MIIEvQIBADANBg\r\nkqhkiG9w0BAQ\r\n", "[redacted]\r\n[redacted]\r\n"),
+            ("a }\nb end\n", "a }\nb end\n"),
+            ("first-part\nsecond-part", "[redacted]\n[redacted]"),
+        ] {
+            assert_eq!(redactor.text(text), clean, "{text}");
+        }
+        assert_eq!(redactor.tail(b"QIBADANBg\r\nbye", 100), b"\r\nbye");
     }
 
     #[test]

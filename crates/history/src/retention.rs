@@ -1,5 +1,8 @@
 //! Retention: what is older than it needs to be goes, a little at a time.
 //!
+//! Tails are large, so there is a number of them as well, of each agent and of all: one that dies again
+//! and again takes the place of its own first.
+//!
 //! A live run stays however old it is, with the events that say that it lives. The newest event
 //! stays as well, because numbering goes on from it. Pages that became free are given back to the
 //! file system in small steps, so that no commit ever waits long for a sweep.
@@ -17,12 +20,28 @@ const PAGES: u32 = 256;
 /// A sweep that found nothing to do is not repeated before.
 const REST: Duration = Duration::from_secs(3600);
 
+/// Of how many runs the last output is kept: the newest, and of every agent something before of any
+/// agent much.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tails {
+    /// Of how many of one agent.
+    pub of_each: u32,
+    /// Of how many in all.
+    pub of_all: u32,
+}
+
+impl Default for Tails {
+    fn default() -> Tails {
+        Tails { of_each: 256, of_all: 4096 }
+    }
+}
+
 /// What is kept, and when to look again.
 #[derive(Debug)]
 pub(crate) struct Retention {
     /// Nothing: nobody has said yet.
     keep: Option<Duration>,
-    tails: u32,
+    tails: Tails,
     due: Option<Instant>,
 }
 
@@ -36,7 +55,7 @@ pub(crate) enum Next {
 }
 
 impl Retention {
-    pub(crate) fn new(keep: Option<Duration>, tails: u32) -> Retention {
+    pub(crate) fn new(keep: Option<Duration>, tails: Tails) -> Retention {
         Retention { keep, tails, due: Some(Instant::now()) }
     }
 
@@ -92,10 +111,16 @@ pub(crate) fn sweep(
     transaction.prepare_cached(&tails)?.execute(params![before, ROWS])?;
     let runs = format!("DELETE FROM runs WHERE id IN ({doomed})");
     gone += transaction.prepare_cached(&runs)?.execute(params![before, ROWS])?;
-    let surplus = "DELETE FROM tails WHERE run_id IN (SELECT run_id FROM tails WHERE run_id <= \
-         (SELECT run_id FROM tails ORDER BY run_id DESC LIMIT 1 OFFSET ?1) \
-         ORDER BY run_id LIMIT ?2)";
-    gone += transaction.prepare_cached(surplus)?.execute(params![retention.tails, ROWS])?;
+    // Every agent's newest goes before anybody's second newest.
+    let surplus = "WITH own AS (SELECT t.run_id, \
+             row_number() OVER (PARTITION BY r.agent ORDER BY t.run_id DESC) AS nth \
+             FROM tails t LEFT JOIN runs r ON r.id = t.run_id), \
+         placed AS (SELECT run_id, nth, row_number() OVER (ORDER BY nth, run_id DESC) AS place \
+             FROM own) \
+         DELETE FROM tails WHERE run_id IN \
+             (SELECT run_id FROM placed WHERE nth > ?1 OR place > ?2 LIMIT ?3)";
+    let Tails { of_each, of_all } = retention.tails;
+    gone += transaction.prepare_cached(surplus)?.execute(params![of_each, of_all, ROWS])?;
     transaction.commit()?;
     let freed = give_back(connection)?;
     if gone > 0 || freed {

@@ -9,7 +9,6 @@ use defib_core::time::Seconds;
 use defib_core::{Class, Kind, Name, RunId, Signal, Verdict, Wall};
 use serde::{Deserialize, Serialize};
 
-use crate::postmortem::LogPlace;
 use crate::stamp;
 use crate::usage::Usage;
 
@@ -38,18 +37,9 @@ pub struct Run {
     /// The project of the agent, where it was of one.
     #[serde(skip)]
     pub project: Option<Name>,
-    /// The generation of the agent's command and environment, where the daemon said it.
-    #[serde(skip)]
-    pub generation: Option<u64>,
     /// Whether it is not over. A run whose death was lost is over without one.
     #[serde(skip)]
     pub alive: bool,
-    /// Where its output begins in the agent's log.
-    #[serde(skip)]
-    pub log_from: Option<LogPlace>,
-    /// Where its output ends in the agent's log.
-    #[serde(skip)]
-    pub log_to: Option<LogPlace>,
 }
 
 /// The death of a run, as JSON has it in `history` and in `status`.
@@ -78,9 +68,9 @@ pub struct RunDeath {
 }
 
 /// The columns that [`Run::of_row`] reads, in its order.
-pub(crate) const COLUMNS: &str = "agent, run, project, generation, started_ms, ended_ms, ran_ms, \
-     class, exit_code, signal, evidence, verdict, trace, alive, cpu_user_ms, cpu_system_ms, \
-     memory_peak_bytes, log_from_segment, log_from_offset, log_to_segment, log_to_offset, id";
+pub(crate) const COLUMNS: &str = "agent, run, project, id, started_ms, ended_ms, ran_ms, class, \
+     exit_code, signal, evidence, verdict, trace, alive, cpu_user_ms, cpu_system_ms, \
+     memory_peak_bytes";
 
 impl Run {
     /// Reads a row of [`COLUMNS`]; nothing where its agent is no name.
@@ -88,10 +78,6 @@ impl Run {
         let Ok(agent) = Name::known(&row.get::<_, String>(0)?) else { return Ok(None) };
         let word = |at: usize| row.get::<_, Option<String>>(at);
         let count = |at: usize| row.get::<_, Option<i64>>(at).map(|n| n.map(i64::cast_unsigned));
-        let place = |at: usize| -> rusqlite::Result<Option<LogPlace>> {
-            let (segment, offset) = (count(at)?, count(at + 1)?);
-            Ok(segment.zip(offset).map(|(segment, offset)| LogPlace { segment, offset }))
-        };
         let ended_at = row.get::<_, Option<i64>>(5)?.map(Wall::from_millis);
         let ran_s = count(6)?.map(|ms| Seconds(Duration::from_millis(ms)));
         let class = word(7)?.and_then(|word| Class::from_word(&word));
@@ -121,12 +107,9 @@ impl Run {
             ran_s,
             death,
             verdict: word(11)?.and_then(|word| serde_json::from_value(word.into()).ok()),
-            id: row.get(21)?,
+            id: row.get(3)?,
             project: word(2)?.and_then(|word| Name::known(&word).ok()),
-            generation: count(3)?,
             alive: row.get(13)?,
-            log_from: place(17)?,
-            log_to: place(19)?,
         }))
     }
 }

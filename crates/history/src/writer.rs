@@ -19,7 +19,7 @@ use crate::fold;
 use crate::history::Circumstances;
 use crate::intents::{IntentStore, Write};
 use crate::queue::{Entry, Lost, Queue};
-use crate::retention::{self, Retention};
+use crate::retention::{self, Retention, Tails};
 use crate::trouble::{HistoryError, Store, Trouble};
 
 /// After a failure, the first and the longest pause before the next attempt.
@@ -46,7 +46,7 @@ pub(crate) struct Setup {
     pub(crate) opening: Option<Opening>,
     pub(crate) around: Arc<Circumstances>,
     pub(crate) keep: Option<Duration>,
-    pub(crate) tails: u32,
+    pub(crate) tails: Tails,
     pub(crate) capacity: usize,
     pub(crate) tail_capacity_bytes: usize,
     pub(crate) commit_every: Duration,

@@ -19,8 +19,7 @@ use defib_core::{
     Settings, Signal, Strategy, Supervisor, Topology, Verdict, View, Wall, What,
 };
 use defib_history::{
-    Event, EventFilter, LogPlace, PostMortem, Reader, Redactor, RunFilter, Stamp, TAIL_MAX, Take,
-    Usage,
+    Event, EventFilter, PostMortem, Reader, Redactor, RunFilter, Stamp, TAIL_MAX, Take, Usage,
 };
 use serde_json::json;
 
@@ -224,13 +223,11 @@ fn a_run_is_what_history_json_says() {
     assert_eq!(death.record(), Some(record));
     history.append([started(1, "web", 1), death, started(3, "web", 2)]);
     let output = b"Traceback (most recent call last):\n  File \"a.py\", line 1, in f\nKeyError: 'tok-abcdef'\n";
-    let mut found =
+    let found =
         PostMortem::new(name("web"), RunId(1)).with_output(output, &Redactor::new(&["tok-abcdef"]));
-    found.log_from = Some(LogPlace { segment: 1, offset: 0 });
     history.attach(found);
-    let mut later = PostMortem::new(name("web"), RunId(1));
-    later.log_to = Some(LogPlace { segment: 2, offset: 77 });
-    history.attach(later);
+    // What a later one does not say stays.
+    history.attach(PostMortem::new(name("web"), RunId(1)));
     history.flush(SOON).unwrap();
 
     let reader = Reader::open(&path).unwrap();
@@ -258,8 +255,6 @@ fn a_run_is_what_history_json_says() {
     );
     assert!(runs[0].alive && !runs[1].alive);
     assert_eq!(runs[1].death.as_ref().map(|death| death.used), Some(used));
-    assert_eq!(runs[1].log_from, Some(LogPlace { segment: 1, offset: 0 }));
-    assert_eq!(runs[1].log_to, Some(LogPlace { segment: 2, offset: 77 }));
     assert_eq!(runs[1].project, Some(name("night")));
     assert_eq!(reader.run(&name("web"), RunId(1)).unwrap().as_ref(), Some(&runs[1]));
     let tail = reader.tail(&name("web"), RunId(1)).unwrap().unwrap();
@@ -429,4 +424,32 @@ fn nobody_else_can_read_what_agents_printed() {
         files += 1;
     }
     assert!(files >= 4, "both files and their logs: {files}");
+}
+
+#[test]
+fn a_run_that_is_open_is_found_behind_however_many_others() {
+    let (_folder, path) = home();
+    let (history, _) = open(&path);
+    let mut events = vec![started(1, "quiet", 1)];
+    for run in 1..=10_050 {
+        events.extend([started(run * 2, "loop", run), died(run * 2 + 1, "loop", run, 1)]);
+    }
+    history.append(events);
+    history.flush(SOON).unwrap();
+    let reader = Reader::open(&path).unwrap();
+    assert_eq!(reader.open_runs().unwrap(), [(name("quiet"), RunId(1))]);
+}
+
+#[test]
+fn a_run_whose_end_was_lost_is_as_old_as_its_beginning() {
+    let (_folder, path) = home();
+    let (history, _) = open(&path);
+    // No death of the first was stored, and another has begun.
+    history.append([started(1, "a", 1), started(100, "a", 2), started(2, "b", 1)]);
+    history.flush(SOON).unwrap();
+    let reader = Reader::open(&path).unwrap();
+    let since = Some(at(50).wall);
+    let runs = reader.runs(&RunFilter { since, ..RunFilter::default() }).unwrap();
+    let runs: Vec<_> = runs.iter().map(|run| (run.agent.as_str(), run.run.0)).collect();
+    assert_eq!(runs, [("a", 2), ("b", 1)]);
 }

@@ -18,7 +18,6 @@ fn project() -> Project {
         folder: PathBuf::from("/work"),
         mode: "continuous".into(),
         config: json!({ "agent": { "web": { "command": ["true"] } } }),
-        hash: "abc".into(),
     }
 }
 
@@ -28,16 +27,11 @@ fn some() -> Vec<Intent> {
         Intent::Goal { agent: web.clone(), goal: Goal::Up },
         Intent::Goal { agent: web.clone(), goal: Goal::Stopped },
         Intent::Goal { agent: name("old"), goal: Goal::Down },
-        Intent::AdHoc { agent: name("one"), spec: json!({ "command": ["sleep", "1"] }) },
-        Intent::AdHoc { agent: name("two"), spec: json!({}) },
         Intent::Apply(project()),
         Intent::Apply(Project { name: name("gone"), ..project() }),
         Intent::Withdraw(name("gone")),
         Intent::Balance { agent: web.clone(), unit: "usd".into(), micros: 4_500_000 },
         Intent::Balance { agent: web, unit: "scrip".into(), micros: -1 },
-        Intent::Balance { agent: name("two"), unit: "usd".into(), micros: 1 },
-        Intent::Goal { agent: name("two"), goal: Goal::Up },
-        Intent::Forget(name("two")),
         Intent::Keep { key: "life/web".into(), value: "{\"phase\":1}".into() },
         Intent::Keep { key: "x".into(), value: "y".into() },
         Intent::Drop { key: "x".into() },
@@ -48,7 +42,6 @@ fn expected() -> Intents {
     let balances = [("usd".into(), Balance(4_500_000)), ("scrip".into(), Balance(-1))];
     Intents {
         goals: [(name("web"), Goal::Stopped), (name("old"), Goal::Down)].into(),
-        ad_hoc: [(name("one"), json!({ "command": ["sleep", "1"] }))].into(),
         projects: [(name("night"), project())].into(),
         balances: [(name("web"), balances.into())].into(),
         kept: [("life/web".into(), "{\"phase\":1}".into())].into(),
@@ -122,4 +115,20 @@ fn callers_at_the_same_time_are_all_answered_and_all_stored() {
     let goals = Reader::open(&path).unwrap().intents().unwrap().goals;
     assert_eq!(goals.len(), 64);
     assert_eq!(goals[&name("a63")], Goal::Stopped);
+}
+
+#[test]
+fn what_an_older_build_filled_is_passed_over() {
+    let (_folder, path) = home();
+    let (history, _) = open(&path);
+    history.store_intents(some()).unwrap();
+    drop(history);
+    let file = rusqlite::Connection::open(path.with_file_name("intent.db")).unwrap();
+    file.execute_batch("INSERT INTO ad_hoc VALUES ('one', '{}'); UPDATE projects SET hash = 'abc'")
+        .unwrap();
+    drop(file);
+    let (history, opened) = open(&path);
+    assert_eq!((opened.intent_damaged, opened.intents), (None, expected()));
+    history.store_intents(some()).unwrap();
+    assert_eq!(Reader::open(&path).unwrap().intents(), Ok(expected()));
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use common::{SOON, at, died, event, home, name, open, started, until};
 use defib_core::record::Trip;
 use defib_core::{RunId, Wall, What};
-use defib_history::{EventFilter, History, Options, PostMortem, Reader, RunFilter};
+use defib_history::{EventFilter, History, Options, PostMortem, Reader, RunFilter, Tails};
 
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -100,23 +100,62 @@ fn when_everything_is_too_old_the_last_number_is_still_known() {
     assert_eq!(opened.highest_seq, 101);
 }
 
+/// A run that left something.
+fn leave_tail(history: &History, seq: u64, agent: &str, run: u64) {
+    history.append([started(seq, agent, run)]);
+    let mut found = PostMortem::new(name(agent), RunId(run));
+    found.tail = Some(b"bye".to_vec());
+    history.attach(found);
+}
+
 #[test]
 fn only_so_many_tails_are_kept_and_they_are_the_last() {
     let (_folder, path) = home();
     let clock = Arc::new(AtomicI64::new(at(0).wall.as_millis()));
     let (history, _) = History::open(&path, at_time(&clock)).unwrap();
     for run in 1..=30 {
-        history.append([started(run, "a", run)]);
-        let mut found = PostMortem::new(name("a"), RunId(run));
-        found.tail = Some(b"bye".to_vec());
-        history.attach(found);
+        leave_tail(&history, run, "a", run);
     }
     drop(history);
-    let (_history, _) = History::open(&path, Options { tails: 10, ..at_time(&clock) }).unwrap();
+    let tails = Tails { of_each: 10, of_all: 100 };
+    let (_history, _) = History::open(&path, Options { tails, ..at_time(&clock) }).unwrap();
     let has = |run| Reader::open(&path).unwrap().tail(&name("a"), RunId(run)).unwrap().is_some();
     until("old tails go", || !has(20));
     assert!((21..=30).all(has));
     assert!(!(1..=20).any(has));
+}
+
+#[test]
+fn one_that_dies_again_and_again_takes_nobody_elses_tail() {
+    let (_folder, path) = home();
+    let clock = Arc::new(AtomicI64::new(at(0).wall.as_millis()));
+    let (history, _) = History::open(&path, at_time(&clock)).unwrap();
+    for (seq, (agent, run)) in (1..).zip([("a", 1), ("b", 1), ("a", 2), ("b", 2)]) {
+        leave_tail(&history, seq, agent, run);
+    }
+    for run in 1..=1500 {
+        leave_tail(&history, 10 + run, "loop", run);
+    }
+    drop(history);
+    let has = |agent: &str, run| {
+        Reader::open(&path).unwrap().tail(&name(agent), RunId(run)).unwrap().is_some()
+    };
+    let tails = Tails { of_each: 20, of_all: 1000 };
+    let (history, _) = History::open(&path, Options { tails, ..at_time(&clock) }).unwrap();
+    until("the loop's own go", || !has("loop", 1480));
+    assert!((1481..=1500).all(|run| has("loop", run)));
+    for agent in ["a", "b"] {
+        assert!(has(agent, 1) && has(agent, 2), "{agent}");
+    }
+    drop(history);
+
+    // Where there are too many in all, whoever has most gives first.
+    let tails = Tails { of_each: 20, of_all: 5 };
+    let (_history, _) = History::open(&path, Options { tails, ..at_time(&clock) }).unwrap();
+    until("most of the loop's own go", || !has("loop", 1499) || !has("a", 1));
+    let kept = ["a", "b"].map(|agent| [has(agent, 1), has(agent, 2)]);
+    assert_eq!(kept, [[false, true], [true, true]]);
+    assert!(has("loop", 1500) && has("loop", 1499));
 }
 
 #[test]

@@ -58,6 +58,7 @@ impl fmt::Display for Error {
                 Remedy::Fund => {
                     write!(f, "{name} is {state}: it has nothing left to spend; `fund` starts it")
                 }
+                Remedy::Start => write!(f, "{name} is {state}: `start` starts it"),
                 Remedy::Nothing => write!(f, "{name} is {state}: there is nothing to do"),
             },
             Error::Ended => f.write_str("the supervisor has ended"),

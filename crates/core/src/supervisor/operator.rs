@@ -39,6 +39,8 @@ pub enum Remedy {
     Revive,
     /// To give it money.
     Fund,
+    /// To start it: nothing keeps it down but that nobody has.
+    Start,
     /// Nothing is needed.
     Nothing,
 }
@@ -53,6 +55,7 @@ impl fmt::Display for Refusal {
                 match remedy {
                     Remedy::Revive => write!(f, ": `defib revive {agent}` puts it back"),
                     Remedy::Fund => write!(f, ": `defib fund {agent}` gives it money"),
+                    Remedy::Start => write!(f, ": `defib start {agent}` starts it"),
                     Remedy::Nothing => f.write_str(": there is nothing to do"),
                 }
             }
@@ -207,7 +210,7 @@ impl Supervisor {
         }
         match scope {
             Scope::Agent(id) => self.begin_stop(*id, Why::Restart { fresh, ordered: false }),
-            Scope::Group(_) | Scope::Project(_) | Scope::All => {
+            Scope::Group(_) | Scope::Agents(_) | Scope::Project(_) | Scope::All => {
                 self.begin_ordered_stop(&alive, Why::Restart { fresh, ordered: true });
             }
         }
@@ -286,7 +289,9 @@ impl Supervisor {
                     self.launch(*id, then);
                 }
             }
-            Scope::Group(_) | Scope::Project(_) | Scope::All => self.launch_in_order(ids, then),
+            Scope::Group(_) | Scope::Agents(_) | Scope::Project(_) | Scope::All => {
+                self.launch_in_order(ids, then);
+            }
         }
     }
 
@@ -313,14 +318,12 @@ impl Supervisor {
         let remedy = match agent.life.phase {
             Phase::Halted(_) | Phase::CrashedOut(_) if agent.life.broke => Remedy::Fund,
             Phase::Halted(_) | Phase::CrashedOut(_) => Remedy::Revive,
-            Phase::Idle
-            | Phase::Waiting { .. }
+            Phase::Idle | Phase::Stopped { .. } | Phase::Done => Remedy::Start,
+            Phase::Waiting { .. }
             | Phase::Backoff { .. }
             | Phase::Starting(_)
             | Phase::Running(_)
-            | Phase::Stopping { .. }
-            | Phase::Stopped { .. }
-            | Phase::Done => Remedy::Nothing,
+            | Phase::Stopping { .. } => Remedy::Nothing,
         };
         Refusal::NotInState { agent: agent.name.clone(), state: self.sight(id).state, remedy }
     }
@@ -334,6 +337,10 @@ impl Supervisor {
             Scope::Group(id) => {
                 let group = self.groups.get(id.index()).ok_or(Refusal::Unknown)?;
                 Ok(self.groups[group.top.index()].order[group.range.clone()].to_vec())
+            }
+            Scope::Agents(ids) => {
+                let ours = |id: &AgentId| ids.contains(id);
+                Ok(self.in_start_order().filter(declared).filter(ours).collect())
             }
             Scope::Project(name) => {
                 let ours = |id: &AgentId| self.agents[id.index()].project == *name;
