@@ -12,6 +12,21 @@ use std::path::Path;
 /// # Errors
 /// If it cannot be written. Then what was there is as it was.
 pub fn keep(path: &Path, text: &str) -> io::Result<()> {
+    put(path, text, |draft| std::fs::rename(draft, path))
+}
+
+/// Writes one where none is.
+///
+/// # Errors
+/// If there is one, as [`io::ErrorKind::AlreadyExists`], or if it cannot be written.
+pub fn keep_new(path: &Path, text: &str) -> io::Result<()> {
+    put(path, text, |draft| {
+        std::fs::hard_link(draft, path)?;
+        std::fs::remove_file(draft)
+    })
+}
+
+fn put(path: &Path, text: &str, place: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     match DirBuilder::new().mode(0o700).create(folder) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
@@ -22,7 +37,7 @@ pub fn keep(path: &Path, text: &str) -> io::Result<()> {
     let mut file: File =
         OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
     let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
-    let kept = written.and_then(|()| std::fs::rename(&draft, path));
+    let kept = written.and_then(|()| place(&draft));
     if kept.is_err() {
         let _ = std::fs::remove_file(&draft);
     }

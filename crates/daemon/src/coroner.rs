@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Sender, channel};
 
-use defib_autopsy::{Autopsy, Case, Kind, Opinion, TAIL_BYTES, UserRule};
+use defib_autopsy::{Autopsy, Case, Kind, LINES_BYTES, Opinion, TAIL_BYTES, UserRule};
 use defib_config::Config;
 use defib_config::config::{self, AgentKind};
 use defib_core::run::Status;
@@ -21,8 +21,6 @@ use crate::recipe::argv;
 
 /// A tail of this length takes about as long as a word to another thread.
 const SHORT: usize = 4 << 10;
-/// How much is read of an agent whose kind writes no records.
-const LINES: usize = 64 << 10;
 
 /// What is known of a death without looking at what was written.
 #[derive(Debug, Clone)]
@@ -100,7 +98,8 @@ impl CaseFile {
     /// How much of what the run wrote is worth reading.
     pub(crate) const fn most(&self) -> usize {
         match self.kind {
-            Kind::Python | Kind::Node | Kind::Generic | Kind::Goose | Kind::Aider => LINES,
+            // They write no records.
+            Kind::Python | Kind::Node | Kind::Generic | Kind::Goose | Kind::Aider => LINES_BYTES,
             Kind::Claude | Kind::Codex | Kind::Gemini | Kind::Opencode => TAIL_BYTES,
         }
     }

@@ -19,6 +19,7 @@ macro_rules! say {
 pub mod adhoc;
 mod api;
 pub mod audit;
+mod bugs;
 mod coroner;
 mod denied;
 mod doors;
@@ -36,6 +37,7 @@ mod notices;
 mod notify;
 #[doc(hidden)]
 pub mod outside;
+mod plain;
 mod policy;
 mod post;
 mod recipe;
@@ -61,11 +63,12 @@ use defib_host::{Channel, Front};
 use tokio::sync::watch;
 
 use crate::doors::{Doors, Recorder};
-use crate::engine::{Engine, Setup};
+use crate::engine::{Beginning, Engine, Setup};
 use crate::metrics::{Exporter, Metrics};
 use crate::notify::{Herald, Roll};
 use crate::terminal::Terminals;
 
+pub use plain::read_plain;
 pub use recipe::environment_for;
 pub use will::Will;
 
@@ -91,6 +94,7 @@ pub struct DaemonOptions {
 /// If it cannot begin.
 pub fn run(options: DaemonOptions) -> io::Result<Will> {
     let DaemonOptions { home, keeper, listener, awaits_up, front } = options;
+    bugs::end_the_process();
     defib_host::settle_allocator();
     // Each agent holds a descriptor here; the keeper has given us the limit that agents get.
     defib_host::raise_descriptor_limit();
@@ -113,7 +117,8 @@ pub fn run(options: DaemonOptions) -> io::Result<Will> {
     opened.troubles().into_iter().for_each(|trouble| drop(tell.send(trouble)));
     let history = Arc::new(history);
     let terminals = Terminals::default();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().thread_name(bugs::ASIDE).build()?;
     let doors = Doors::stored(&opened.intents, front);
     let auditor = audit::Auditor::open(&home, &opened.intents);
     let (site, sites) = watch::channel(None);
@@ -127,6 +132,7 @@ pub fn run(options: DaemonOptions) -> io::Result<Will> {
         history: history.clone(),
         intents: opened.intents,
         highest_seq: opened.highest_seq,
+        stored_seq: opened.stored_seq,
         terminals: terminals.clone(),
         runtime: runtime.handle().clone(),
         troubles,
@@ -136,7 +142,10 @@ pub fn run(options: DaemonOptions) -> io::Result<Will> {
         roll,
         export,
     };
-    let (engine, handle) = Engine::begin(setup)?;
+    let (engine, handle) = match Engine::begin(setup)? {
+        Beginning::Working(engine, handle) => (engine, handle),
+        Beginning::Orphaned(will) => return Ok(will),
+    };
     let heralds = Herald::start(handle.clone(), path.clone(), rolls, accounts)?;
     let path = Arc::new(path);
     let metrics = Metrics::after(opened.highest_seq, handle.clone(), path.clone());

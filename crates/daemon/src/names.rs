@@ -6,7 +6,7 @@
 //! balance or goal. A config is keyed when it is taken in, so that all behind it know keys alone; what
 //! people are shown is made of them where it leaves us.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use defib_config::Config;
@@ -33,6 +33,8 @@ pub(crate) struct Names {
     holders: BTreeMap<Name, Name>,
     /// Whether any key is not the name itself.
     shared: bool,
+    /// What has a key that may not be on disk: projects, and the names that their files say.
+    unstored: BTreeSet<(Name, Name)>,
 }
 
 impl Names {
@@ -71,6 +73,8 @@ impl Names {
         let unstored = all.filter(|(key, value)| intents.kept.get(key) != Some(value));
         let unstored = unstored.map(|(key, value)| Intent::Keep { key, value });
         let unstored = unstored.collect();
+        // Whoever takes them stores them, however long that takes.
+        names.unstored.clear();
         (names, unstored)
     }
 
@@ -84,20 +88,32 @@ impl Names {
         }
     }
 
-    /// Gives everything that a config declares its key. Gives what has to be on disk before they are
-    /// used, where any is new.
+    /// Gives everything that a config declares its key, so that nobody else gets it meanwhile. Gives
+    /// what has to be on disk before they are used, where any may not be: a disk that was full when
+    /// they were claimed has none of them.
     pub(crate) fn claim(&mut self, config: &Config) -> Option<Intent> {
         let project = &config.project;
-        let new: Vec<Name> = declared(config)
-            .map(Name::plain)
-            .filter(|name| !self.has(project, name))
-            .map(|name| self.key(project, &name))
-            .collect();
-        if new.is_empty() {
+        let names = declared(config).map(Name::plain);
+        let new: Vec<Name> = names.filter(|name| !self.has(project, name)).collect();
+        self.unstored.extend(new.iter().map(|name| (project.clone(), name.clone())));
+        let keys = new.iter().map(|name| self.key(project, name)).collect();
+        self.know(project, keys);
+        if !self.is_unstored(config) {
             return None;
         }
-        self.know(project, new);
         self.to_be_stored(project).map(|(key, value)| Intent::Keep { key, value })
+    }
+
+    /// What was claimed for a config is on disk.
+    pub(crate) fn note_stored(&mut self, config: &Config) {
+        for name in declared(config) {
+            self.unstored.remove(&(config.project.clone(), name.plain()));
+        }
+    }
+
+    fn is_unstored(&self, config: &Config) -> bool {
+        let of = |name: &Name| (config.project.clone(), name.plain());
+        !self.unstored.is_empty() && declared(config).any(|name| self.unstored.contains(&of(name)))
     }
 
     /// What is on disk for a project: under which key, and what.
@@ -325,7 +341,22 @@ mod tests {
         assert_eq!(keys(&b), ["b+web", "x", "b+base", "b+all"]);
         assert_eq!(b.config.agents[0].after, [name("b+base")]);
         assert_eq!(b.config.groups[0].members, [name("b+base")]);
-        assert!(names.claim(&b.config).is_none(), "all of it is known");
+    }
+
+    #[test]
+    fn keys_are_to_be_stored_until_they_are() {
+        let (mut names, a) = (Names::default(), project("a", &["web"]));
+        let first = names.claim(&a.config);
+        assert!(first.is_some());
+        assert_eq!(names.claim(&a.config), first, "the disk was full, and it is tried again");
+        // Another one of the same project is on its way when this one is on disk.
+        let more = project("a", &["web", "x"]);
+        let second = names.claim(&more.config);
+        names.note_stored(&a.config);
+        assert!(names.claim(&a.config).is_none(), "all of it is known");
+        assert_eq!(names.claim(&more.config), second);
+        names.note_stored(&more.config);
+        assert!(names.claim(&more.config).is_none());
     }
 
     #[test]

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::metrics::Target;
 use crate::notify::Channel;
+use crate::plain::read_plain;
 use crate::wire::Mode;
 
 /// What no agent gets, because it would think that it runs inside another.
@@ -210,7 +211,7 @@ impl Project {
         let mut secrets: Vec<String> =
             passed.map(|(_, value)| value).chain(agent.env.values()).cloned().collect();
         if let Some(file) = &agent.env_file {
-            let text = std::fs::read_to_string(self.config.folder.join(file)).unwrap_or_default();
+            let text = read_plain(&self.config.folder.join(file)).unwrap_or_default();
             secrets.extend(variables(&text).map(|(_, value)| value));
         }
         // What is shorter is in every other line, and no secret worth the name.
@@ -280,8 +281,8 @@ impl Project {
         }
         if let Some(file) = &agent.env_file {
             let path = self.config.folder.join(file);
-            let text = std::fs::read_to_string(&path)
-                .map_err(|error| Unspawnable::EnvFile(path, error.to_string()))?;
+            let text =
+                read_plain(&path).map_err(|error| Unspawnable::EnvFile(path, error.to_string()))?;
             env.extend(variables(&text));
         }
         env.extend(agent.env.clone());

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use defib_config::{Config, Options};
 use defib_core::time::Seconds;
-use defib_core::{Class, CrashReason, Kind, Name, RunId, Signal, State, Wall};
+use defib_core::{Class, CrashReason, Goal, Kind, Name, RunId, Signal, State, Wall};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -26,7 +26,12 @@ pub use look::{
 };
 pub use why::{Decision, Money, Next, Why};
 
-use words::{ClassWord, CrashReasonWord, KindWord, MomentWord, NameWord, StateWord};
+use words::{ClassWord, CrashReasonWord, GoalWord, KindWord, MomentWord, NameWord, StateWord};
+
+/// What a daemon wants that does not say it.
+const fn up() -> Goal {
+    Goal::Up
+}
 
 /// One agent, as `status --json` shows it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -43,6 +48,10 @@ pub struct AgentStatus {
     /// Its state.
     #[schema(value_type = StateWord)]
     pub state: State,
+    /// What is wanted of it.
+    #[serde(default = "up")]
+    #[schema(value_type = GoalWord)]
+    pub goal: Goal,
     /// Why it is in that state, where that is not plain.
     pub reason: Option<String>,
     /// What it asks of a person, where it stands at a prompt.
@@ -233,9 +242,18 @@ pub struct Plan {
     /// Agents that are new.
     #[schema(value_type = Vec<NameWord>)]
     pub added: Vec<Name>,
-    /// Agents whose command or environment changed: they are restarted.
+    /// Agents that run and whose command or environment changed: they are restarted.
     #[schema(value_type = Vec<NameWord>)]
     pub restarted: Vec<Name>,
+    /// Agents that should be up, have no process, and whose command or environment changed: they are
+    /// started.
+    #[serde(default)]
+    #[schema(value_type = Vec<NameWord>)]
+    pub started: Vec<Name>,
+    /// Agents whose command or environment changed and that nothing starts now: their next run has it.
+    #[serde(default)]
+    #[schema(value_type = Vec<NameWord>)]
+    pub pending: Vec<Name>,
     /// Agents whose policy changed: they run on.
     #[schema(value_type = Vec<NameWord>)]
     pub changed: Vec<Name>,

@@ -119,18 +119,25 @@ async fn remove(
     State(desk): State<Desk>,
     Segments(name): Segments<String>,
 ) -> Result<Json<Name>, Trouble> {
-    let (name, gone) = desk.ask(|answer| Ask::Remove(name, answer)).await?;
-    let (engine, home) = (desk.engine.clone(), desk.home.clone());
-    let forgotten = tokio::task::spawn_blocking(move || {
-        // The file that `run` wrote for it has the name of its project.
-        let _ = std::fs::remove_file(home.join("adhoc").join(format!("{gone}.toml")));
-        engine.store(Intent::Withdraw(gone))
-    });
-    match forgotten.await {
-        Ok(Ok(())) => Ok(Json(name)),
-        Ok(Err(error)) => Err(Trouble::new(ErrorCode::Failed, error)),
-        Err(_) => Err(Trouble::new(ErrorCode::Failed, "the daemon is ending")),
+    // Whether it can be taken away is known before that is stored, and it is stored before it is acted
+    // on: whoever is told that it failed finds the agent as it was.
+    let asked = name.clone();
+    let project = desk.ask(|answer| Ask::Removable(asked, answer)).await?;
+    let (engine, gone) = (desk.engine.clone(), project.clone());
+    let stored = tokio::task::spawn_blocking(move || engine.store(Intent::Withdraw(gone)));
+    match stored.await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => {
+            let trouble = Trouble::new(ErrorCode::Failed, format!("cannot store it: {error}"));
+            return Err(trouble.hint("see that there is space in the home folder"));
+        }
+        Err(_) => return Err(Trouble::new(ErrorCode::Failed, "the daemon is ending")),
     }
+    let name = desk.ask(|answer| Ask::Remove(name, answer)).await?;
+    // The file that `run` wrote for it has the name of its project. Nobody reads one that is left.
+    let file = desk.home.join("adhoc").join(format!("{project}.toml"));
+    let _ = tokio::task::spawn_blocking(move || std::fs::remove_file(file)).await;
+    Ok(Json(name))
 }
 
 #[derive(Deserialize, ToSchema)]
@@ -139,12 +146,12 @@ struct SignalRequest {
     signal: String,
 }
 
-/// Sends a signal to an agent's first process.
+/// Sends a signal to an agent's first process, or to those of a group's members.
 ///
 /// What comes of it is a death like any other. To end an agent for good, stop it.
 #[utoipa::path(
     post, path = "/api/v1/agents/{name}/signal", tag = "agents", request_body = SignalRequest,
-    params(("name" = String, Path, description = "The agent.")),
+    params(("name" = String, Path, description = "The agent, or a group for its members.")),
     responses((status = 200, body = NameWord), OfAgent, InState, WithBody, Usual)
 )]
 async fn signal(
@@ -240,8 +247,8 @@ async fn act(
         desk.ask(|answer| Ask::Act(name, action, options, answer)).await?
     };
     loop {
-        let name = name.clone();
-        let now = desk.ask(|answer| Ask::Status(vec![name], answer)).await?;
+        let asked = name.clone();
+        let now = desk.ask(|answer| Ask::Status(vec![asked], answer)).await?;
         let is_so = |status: &AgentStatus| {
             let was = before.get(&status.name).copied().flatten();
             has_come_about(action, status, was)
@@ -249,6 +256,9 @@ async fn act(
         if options.no_wait || now.iter().all(is_so) {
             return Ok(Json(desk.engine.shown().statuses(now)));
         }
+        // Somebody may have asked for the opposite: then it will never be so.
+        let asked = name.clone();
+        desk.ask(|answer| Ask::IsWanted(asked, action, answer)).await?;
         // A watcher that was too slow has missed something; the next look shows what.
         let _ = events.recv().await;
     }
@@ -267,9 +277,14 @@ fn has_come_about(action: Action, status: &AgentStatus, before: Option<RunId>) -
                 | AgentState::Waiting
         ),
         Action::Start => !is_moving,
-        Action::Restart | Action::Revive => {
+        Action::Restart => {
             let waits = status.state == AgentState::Waiting;
             !is_moving && (status.run > before || waits)
+        }
+        // Of a group, those that had not fallen go on as they are.
+        Action::Revive => {
+            let is_fallen = matches!(status.state, AgentState::Halted | AgentState::CrashedOut);
+            !is_moving && (status.run > before || !is_fallen)
         }
     }
 }

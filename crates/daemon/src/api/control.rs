@@ -1,5 +1,8 @@
 //! Projects and the daemon itself: up, plan, down, close, upgrade.
 
+use std::path::PathBuf;
+use std::time::Duration;
+
 use axum::extract::State;
 use axum::response::Json;
 use defib_core::Name;
@@ -71,7 +74,6 @@ async fn store(desk: &Desk, request: &UpRequest, names: Option<Intent>) -> Resul
         mode: request.mode.word().to_owned(),
         // How it was read: the file itself is read again, by the same rules.
         config: serde_json::to_value(&request.options).unwrap_or_default(),
-        hash: String::new(),
     });
     let engine = desk.engine.clone();
     let intents = names.into_iter().chain([applied]).collect();
@@ -104,9 +106,21 @@ struct DownRequest {
     /// Which; all of them without one.
     #[schema(value_type = Option<NameWord>)]
     project: Option<Name>,
+    /// The config file: the project that is up from it, where none of that name is known.
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    file: Option<PathBuf>,
+    /// Whether to answer when all of it is down, not at once.
+    #[serde(default)]
+    wait: bool,
 }
 
+/// How often it is seen whether all of a project is down.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
 /// Takes a project down, or all of them. Answers with the names of the agents.
+///
+/// With `wait`, it answers when they are down, or that somebody wants some of them up again.
 #[utoipa::path(
     post, path = "/api/v1/down", tag = "projects", request_body = DownRequest,
     responses((status = 200, body = [NameWord]), OfAgent, WithBody, Usual)
@@ -115,7 +129,20 @@ async fn down(
     State(desk): State<Desk>,
     Body(request): Body<DownRequest>,
 ) -> Result<Json<Vec<Name>>, Trouble> {
-    desk.ask(|answer| Ask::Down(request.project, answer)).await.map(Json)
+    let DownRequest { mut project, file, wait } = request;
+    if let Some(file) = file {
+        let name = project.take();
+        project = Some(desk.ask(|answer| Ask::ProjectOf(file, name, answer)).await?);
+    }
+    let asked = project.clone();
+    let names = desk.ask(|answer| Ask::Down(asked, answer)).await?;
+    let mut is_over = !wait;
+    while !is_over {
+        tokio::time::sleep(LOOK_EVERY).await;
+        let asked = project.clone();
+        is_over = desk.ask(|answer| Ask::IsDown(asked, answer)).await?;
+    }
+    Ok(Json(names))
 }
 
 /// Ends every agent, and the daemon with them.

@@ -21,6 +21,7 @@ use super::answer::Listed;
 use super::extract::{Params, bounded};
 use super::spec::Usual;
 use super::{Desk, Trouble};
+use crate::bugs::contained;
 use crate::wire::ErrorCode;
 use crate::wire::words::EventWord;
 
@@ -88,7 +89,7 @@ async fn events(
         };
         let (sender, receiver) = mpsc::channel(256);
         let follower = Follower { desk, told: after.unwrap_or(0), sender };
-        tokio::spawn(follower.follow(past, live));
+        tokio::spawn(contained(follower.follow(past, live)));
         let stream = Sse::new(ReceiverStream::new(receiver));
         return Ok(stream.keep_alive(KeepAlive::default()).into_response());
     }

@@ -22,6 +22,7 @@ use utoipa_axum::routes;
 use super::extract::{Body as Asked, Params, Segments};
 use super::spec::{OfAgent, Usual, WithBody};
 use super::{Desk, Trouble};
+use crate::bugs::contained;
 use crate::engine::Ask;
 use crate::logs::{Extent, Frame, LogReader, folder};
 use crate::wire::{ErrorCode, ErrorDetail, LogRequest};
@@ -148,13 +149,13 @@ fn stream(
 ) -> Response {
     let (sender, receiver) = mpsc::channel(16);
     let feed = Feed { desk: desk.clone(), called, form, sender };
-    tokio::spawn(async move {
+    tokio::spawn(contained(async move {
         if follow {
             feed.on(readers).await;
         } else {
             feed.once(readers).await;
         }
-    });
+    }));
     let mut response = Response::new(Body::from_stream(ReceiverStream::new(receiver)));
     let bytes = HeaderValue::from_static("application/octet-stream");
     response.headers_mut().insert(CONTENT_TYPE, bytes);

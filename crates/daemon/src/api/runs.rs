@@ -179,9 +179,14 @@ impl Desk {
         let asked = name.to_owned();
         let key = self.ask(|answer| Ask::Key(asked, answer)).await?;
         let statuses = self.ask(|answer| Ask::StatusOf(vec![key], answer)).await?;
-        statuses.into_iter().next().ok_or_else(|| {
-            Trouble::new(ErrorCode::NoSuchAgent, format!("no agent is called {name:?}"))
-                .hint("a group is not one; its members are")
-        })
+        if let Some(status) = statuses.into_iter().next() {
+            return Ok(status);
+        }
+        let asked = name.to_owned();
+        let members = self.ask(|answer| Ask::Status(vec![asked], answer)).await?;
+        let members = self.engine.shown().statuses(members);
+        let members: Vec<&str> = members.iter().map(|member| member.name.as_str()).collect();
+        Err(Trouble::new(ErrorCode::NoSuchAgent, format!("{name} is a group, not an agent"))
+            .hint(&format!("ask about one of its members: {}", members.join(", "))))
     }
 }

@@ -22,6 +22,7 @@ use utoipa_axum::routes;
 use super::extract::{Params, Segments};
 use super::spec::{InState, OfAgent, Usual};
 use super::{Desk, Trouble};
+use crate::bugs::contained;
 use crate::engine::Ask;
 use crate::terminal::Terminal;
 use crate::wire::{AgentStatus, ErrorCode, TerminalNews, TerminalRequest};
@@ -84,7 +85,7 @@ async fn terminal(
     let viewer = Viewer { name: agent.name.clone(), desk, size: query.size() };
     Ok(upgrade.max_message_size(LONGEST).on_upgrade(async move |socket| {
         // A client that goes away in the middle is no trouble of ours.
-        let _ = viewer.serve(socket).await;
+        let _ = contained(viewer.serve(socket)).await;
     }))
 }
 

@@ -17,20 +17,18 @@ use crate::api::{Desk, Token, Trouble};
 use crate::engine::Ask;
 use crate::wire::ErrorCode;
 
-/// In whose tree a client lives, of all agents of this daemon.
-pub(super) fn kin_of(stream: &UnixStream, front: Option<Front>) -> Kinship {
+/// In whose tree a client lives, of all agents of this daemon. Nothing where the keeper was killed: then
+/// its agents are as much anybody's as a stranger is.
+pub(super) fn kin_of(stream: &UnixStream, keeper: u32, front: Option<Front>) -> Option<Kinship> {
     let credentials = stream.peer_cred().ok();
     let pid = credentials.and_then(|peer| peer.pid()).and_then(|pid| u32::try_from(pid).ok());
-    match pid {
+    let kin = match pid {
         // A process that our namespace has no number for is none of those that we started.
         None | Some(0) => Kinship::Stranger,
-        Some(pid) => agent_of_peer(pid, front),
-    }
-}
-
-/// In whose tree a process lives, of all agents of this daemon. The daemon's parent is its keeper.
-fn agent_of_peer(pid: u32, front: Option<Front>) -> Kinship {
-    kinship(pid, std::os::unix::process::parent_id(), std::process::id(), front)
+        Some(pid) => kinship(pid, keeper, std::process::id(), front),
+    };
+    // Looked at last: it was the keeper all the while.
+    (std::os::unix::process::parent_id() == keeper).then_some(kin)
 }
 
 /// Who looks, and what it may look at.

@@ -58,6 +58,8 @@ struct Inner {
     last_port: Option<u16>,
     /// The user that may use the daemon's own socket, beside root.
     uid: u32,
+    /// The keeper, whose child this daemon is until it is killed.
+    keeper: u32,
     /// A client that descends from the keeper and is no agent's.
     front: Option<Front>,
     /// How many more each caller may follow at once.
@@ -72,6 +74,7 @@ impl Doors {
             listening: watch::Sender::new(Listening::NotYet),
             last_port: intents.kept.get(address::PORT_KEY).and_then(|port| port.parse().ok()),
             uid: rustix::process::geteuid().as_raw(),
+            keeper: std::os::unix::process::parent_id(),
             front,
             follows: Mutex::default(),
         }))

@@ -27,6 +27,7 @@ use super::address::{self, Listening, Open, Site};
 use super::kin::kin_of;
 use super::tls::Certificate;
 use crate::api::{self, Desk};
+use crate::bugs::contained;
 
 /// How many may be connected by TCP.
 const CONNECTIONS: usize = 512;
@@ -79,13 +80,13 @@ pub(crate) async fn serve(
     site: watch::Receiver<Option<Site>>,
 ) -> io::Result<()> {
     let router = api::routes(desk.clone());
-    let front = desk.doors.0.front;
+    let (keeper, front) = (desk.doors.0.keeper, desk.doors.0.front);
     tokio::spawn(keep_open(desk, router.clone(), site));
     let places = Arc::new(Semaphore::new(LOCAL_CONNECTIONS));
     loop {
         let Ok(place) = places.clone().acquire_owned().await else { return Ok(()) };
         match listener.accept().await {
-            Ok((stream, _)) => take_in_local(stream, place, &router, front),
+            Ok((stream, _)) => take_in_local(stream, place, &router, (keeper, front)),
             // It is gone already, or there is no descriptor for it: then for the next one soon.
             Err(_) => tokio::time::sleep(PAUSE).await,
         }
@@ -96,13 +97,15 @@ fn take_in_local(
     stream: UnixStream,
     place: OwnedSemaphorePermit,
     router: &Router,
-    front: Option<Front>,
+    (keeper, front): (u32, Option<Front>),
 ) {
-    // One whom the kernel does not know is not let in.
+    // One whom the kernel does not know is not let in; nor one of whom nobody can say whose it is,
+    // because the keeper was killed meanwhile. That one asks the next daemon.
     let Ok(credentials) = stream.peer_cred() else { return };
-    let peer = Peer::Local { uid: credentials.uid(), kin: kin_of(&stream, front) };
+    let Some(kin) = kin_of(&stream, keeper, front) else { return };
+    let peer = Peer::Local { uid: credentials.uid(), kin };
     let connection = Connection { peer, follows: OnceLock::new(), _place: place };
-    tokio::spawn(converse(stream, Arc::new(connection), router.clone()));
+    tokio::spawn(contained(converse(stream, Arc::new(connection), router.clone())));
 }
 
 /// Listens on TCP where the projects say, and elsewhere when they say something else.
@@ -169,7 +172,7 @@ async fn take_in(listener: TcpListener, open: Arc<Open>, router: Router) {
                     let peer = Peer::Remote { open: open.clone(), from: from.ip() };
                     let connection = Connection { peer, follows: OnceLock::new(), _place: place };
                     let (connection, router) = (Arc::new(connection), router.clone());
-                    tokio::spawn(greet(stream, open.clone(), connection, router));
+                    tokio::spawn(contained(greet(stream, open.clone(), connection, router)));
                 }
                 Err(_) => turn_away(&stream),
             },
@@ -203,10 +206,10 @@ pub(crate) async fn serve_bounded(listener: TcpListener, router: Router) {
             Ok((stream, _)) => match places.clone().try_acquire_owned() {
                 Ok(place) => {
                     let router = router.clone();
-                    tokio::spawn(async move {
+                    tokio::spawn(contained(async move {
                         speak(stream, router, |_| ()).await;
                         drop(place);
-                    });
+                    }));
                 }
                 Err(_) => turn_away(&stream),
             },

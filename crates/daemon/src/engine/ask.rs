@@ -1,6 +1,7 @@
 //! What the rest of the daemon asks of the engine, and what it answers.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use defib_core::run::{ExitReport, Finding, Status};
 use defib_core::{
@@ -13,6 +14,7 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::Engine;
+use super::reload::is_same;
 use crate::coroner::{Examined, Said};
 use crate::doors::Onlooker;
 use crate::ledger::Notice;
@@ -57,17 +59,28 @@ pub(crate) enum Ask {
     Key(String, Answer<Name>),
     /// What bringing a project up would change.
     Plan(Box<UpRequest>, Answer<Plan>),
+    /// Which project a file means that may have changed or vanished since: that of the name that is in
+    /// it, or the one that is up from it.
+    ProjectOf(PathBuf, Option<Name>, Answer<Name>),
     /// Take a project down, or all of them. The answer names the agents.
     Down(Option<Name>, Answer<Vec<Name>>),
-    /// Take an agent away that was added without a file. The answer names it and its project.
-    Remove(String, Answer<(Name, Name)>),
+    /// Whether a project that was taken down is down, or all of them are; an error where somebody wants
+    /// some of it up again.
+    IsDown(Option<Name>, Answer<bool>),
+    /// Whether what was asked of an agent or a group is still wanted; an error where it is not.
+    IsWanted(String, Action, Answer<()>),
+    /// See whether an agent can be taken away. The answer names its project, which is to be forgotten on
+    /// disk before it is.
+    Removable(String, Answer<Name>),
+    /// Take an agent away that was added without a file. The answer names it.
+    Remove(String, Answer<Name>),
     /// Do something to an agent or a group. The answer names the agents and their runs before it.
     Act(String, Action, ActionOptions, Answer<BTreeMap<Name, Option<RunId>>>),
     /// Grant or revoke capabilities. Answered when it is on disk.
     Capabilities(String, CapabilityChange, Vec<Capability>, Answer<Caps>),
     /// What an agent may do.
     Caps(String, Answer<Caps>),
-    /// Send a signal to an agent's process.
+    /// Send a signal to an agent's process, or to those of a group. The answer is what was meant.
     Signal(String, Signal, Answer<Name>),
     /// End everything, and the daemon with it.
     CloseAll(Answer<()>),
@@ -94,6 +107,8 @@ pub(crate) enum Ask {
     Coroner(Said),
     /// It has been examined, and what it spent is known.
     Metered(Box<Examined>),
+    /// The last output of a run that another daemon saw end.
+    Tail(RunKey, Vec<u8>),
     /// The ledger has something to say.
     Ledger(Notice),
     /// A goal is on disk.
@@ -139,7 +154,15 @@ impl Engine {
             Ask::Claim(request, answer) => drop(answer.send(self.claim(&request))),
             Ask::Key(name, answer) => drop(answer.send(self.key_of(&name))),
             Ask::Plan(request, answer) => drop(answer.send(self.plan(&request))),
+            Ask::ProjectOf(file, name, answer) => drop(answer.send(self.project_of(&file, name))),
             Ask::Down(project, answer) => drop(answer.send(self.down(project))),
+            Ask::Removable(name, answer) => {
+                drop(answer.send(self.removable(&name).map(|(_, project)| project)));
+            }
+            Ask::IsDown(project, answer) => drop(answer.send(self.is_down(project.as_ref()))),
+            Ask::IsWanted(name, action, answer) => {
+                drop(answer.send(self.is_still_wanted(&name, action)));
+            }
             Ask::Remove(name, answer) => drop(answer.send(self.remove(&name))),
             Ask::Act(name, action, options, answer) => {
                 drop(answer.send(self.act(&name, action, options)));
@@ -171,6 +194,7 @@ impl Engine {
             Ask::Scribe(event) => self.hear_scribe(event),
             Ask::Coroner(said) => self.hear_coroner(said),
             Ask::Metered(examined) => self.examined(*examined),
+            Ask::Tail(key, tail) => self.hear_tail(key, &tail),
             Ask::Ledger(notice) => self.hear_ledger(notice),
             Ask::Stored(ticket) => self.stored(ticket),
             Ask::Flushed => self.journal.forget(),
@@ -187,7 +211,7 @@ impl Engine {
             Ask::Plan(..) | Ask::Claim(..) | Ask::Info(_) => return,
             Ask::Up(request, _) if self.dawn.is_some() => {
                 let known = self.projects.get(&request.config.project);
-                if known.is_some_and(|known| known.path == request.path) {
+                if known.is_some_and(|known| is_same(&known.path, &request.path)) {
                     let project = self.project_from(UpRequest::clone(request));
                     self.projects.insert(project.config.project.clone(), project);
                 }
@@ -199,7 +223,11 @@ impl Engine {
             | Ask::Policy(..)
             | Ask::Supervisor(_)
             | Ask::Key(..)
+            | Ask::ProjectOf(..)
             | Ask::Down(..)
+            | Ask::Removable(..)
+            | Ask::IsDown(..)
+            | Ask::IsWanted(..)
             | Ask::Remove(..)
             | Ask::Act(..)
             | Ask::Capabilities(..)
@@ -214,6 +242,7 @@ impl Engine {
             | Ask::Scribe(_)
             | Ask::Coroner(_)
             | Ask::Metered(_)
+            | Ask::Tail(..)
             | Ask::Ledger(_)
             | Ask::Stored(_)
             | Ask::Flushed
@@ -224,7 +253,7 @@ impl Engine {
     }
 
     /// Hands a person's request to the core.
-    fn ask_core(&mut self, input: Input) -> Result<(), Failed> {
+    pub(super) fn ask_core(&mut self, input: Input) -> Result<(), Failed> {
         let mut out = Outbox::default();
         let at = self.heed();
         let answer = self.supervisor.handle(at, input, &mut out);
@@ -232,8 +261,10 @@ impl Engine {
         self.show_names();
         answer.map_err(|refusal| match refusal {
             Refusal::Unknown => failed(ErrorCode::NoSuchAgent, refusal.to_string(), None),
-            Refusal::NotInState { .. } => {
-                let text = refusal.to_string();
+            Refusal::NotInState { agent, state, remedy } => {
+                // Keys are ours; people know names.
+                let agent = self.handle.shown.name(&agent);
+                let text = Refusal::NotInState { agent, state, remedy }.to_string();
                 let (message, hint) = text.split_once(": ").unwrap_or((&text, ""));
                 failed(ErrorCode::NotInState, message.to_owned(), Some(hint.to_owned()))
             }
@@ -242,22 +273,35 @@ impl Engine {
 
     fn up(&mut self, request: UpRequest) -> Result<Vec<Name>, Failed> {
         self.claim(&request)?;
+        self.names.note_stored(&request.config);
+        let changes = request.reload.then(|| self.changes(&request));
         let project = self.project_from(request);
         let name = project.config.project.clone();
         self.keep_project(&project);
         self.projects.insert(name.clone(), project);
         self.apply();
         self.open_purses();
-        self.ask_core(Input::UpAsked(Scope::Project(name.clone())))?;
+        let scope = match changes {
+            // A reload starts what its plan names, and nothing else.
+            Some(changes) => self.due_after(&changes),
+            None => Scope::Project(name.clone()),
+        };
+        self.ask_core(Input::UpAsked(scope))?;
         Ok(self.projects.get(&name).map(|project| self.shown_of(project)).unwrap_or_default())
     }
 
     /// The project of a request. A reload keeps what the caller of `up` gave: its own caller may be
     /// another shell.
-    fn project_from(&self, request: UpRequest) -> Project {
+    pub(super) fn project_from(&self, request: UpRequest) -> Project {
         let UpRequest { path, mut config, mut mode, mut environment, options: _, reload } = request;
         self.names.put_keys(&mut config);
         config.compact();
+        // Who came to the same folder by another way has changed nothing.
+        if let Some(old) = self.projects.get(&config.project)
+            && is_same(&old.config.folder, &config.folder)
+        {
+            config.folder.clone_from(&old.config.folder);
+        }
         if let Some(old) = self.projects.get(&config.project).filter(|_| reload) {
             mode = old.mode;
             environment.extend(old.environment.clone());
@@ -269,8 +313,10 @@ impl Engine {
     pub(super) fn check_names(&self, request: &UpRequest) -> Result<(), Failed> {
         self.check_agreement(request)?;
         self.check_keys(request)?;
+        self.check_path(request)?;
+        self.check_is_up(request)?;
         let UpRequest { path, config, .. } = request;
-        let known = self.projects.get(&config.project).filter(|known| known.path != *path);
+        let known = self.projects.get(&config.project).filter(|known| !is_same(&known.path, path));
         if let Some(known) = known.filter(|known| self.is_wanted(known)) {
             let (name, other) = (&config.project, known.path.display());
             let message = format!("project {name} is up from {other}");
@@ -316,62 +362,27 @@ impl Engine {
         }
     }
 
-    fn plan(&mut self, request: &UpRequest) -> Result<Plan, Failed> {
-        self.check_names(request)?;
-        let new = self.project_from(request.clone());
-        let old = self.projects.get(&new.config.project);
-        let before: BTreeMap<Name, defib_core::AgentSpec> = old
-            .map(Project::specs)
-            .unwrap_or_default()
-            .into_iter()
-            .map(|spec| (spec.name.clone(), spec))
-            .collect();
-        // What a run is confined to cannot change, so the agent runs on and the change is pending.
-        let is_confined_otherwise = |name: &Name| {
-            let tokens = |project: &Project| {
-                let agent = project.config.agents.iter().find(|agent| agent.name == *name);
-                agent.and_then(|agent| agent.capabilities.clone())
-            };
-            old.is_some_and(|old| tokens(old) != tokens(&new))
-        };
-        let mut plan = Plan::default();
-        let specs = new.specs();
-        for spec in &specs {
-            // It is about one file, and so are the names.
-            let name = spec.name.plain();
-            match before.get(&spec.name) {
-                None => plan.added.push(name),
-                Some(old) if old.generation != spec.generation => plan.restarted.push(name),
-                Some(old) if old != spec || is_confined_otherwise(&spec.name) => {
-                    plan.changed.push(name);
-                }
-                Some(_) => plan.unchanged.push(name),
-            }
-        }
-        let gone = before.keys().filter(|name| !specs.iter().any(|spec| spec.name == **name));
-        plan.removed = gone.map(Name::plain).collect();
-        Ok(plan)
-    }
-
     fn down(&mut self, project: Option<Name>) -> Result<Vec<Name>, Failed> {
         let scope = match project {
             Some(name) if self.projects.contains_key(&name) => Scope::Project(name),
             Some(name) => {
                 let message = format!("project {name} is not up");
-                return Err(failed(ErrorCode::NoSuchAgent, message, None));
+                let hint = self.who_is_up();
+                return Err(failed(ErrorCode::NoSuchAgent, message, Some(hint)));
             }
             None => Scope::All,
         };
         self.ask_core(Input::DownAsked(scope.clone()))?;
         let of_scope = |project: &&Project| match &scope {
             Scope::Project(name) => project.config.project == *name,
-            Scope::Agent(_) | Scope::Group(_) | Scope::All => true,
+            Scope::Agent(_) | Scope::Group(_) | Scope::Agents(_) | Scope::All => true,
         };
         let projects = self.projects.values().filter(of_scope);
         Ok(projects.flat_map(|project| self.shown_of(project)).collect())
     }
 
-    fn remove(&mut self, name: &str) -> Result<(Name, Name), Failed> {
+    /// The agent of a name and its project, if it was added without a file.
+    fn removable(&self, name: &str) -> Result<(Name, Name), Failed> {
         let agent = self.find(name)?;
         let name = self.supervisor.name(agent).clone();
         let project = self.supervisor.project(agent).clone();
@@ -382,12 +393,17 @@ impl Engine {
             let hint = "take it out of the file and run `defib reload`".to_owned();
             return Err(failed(ErrorCode::NotInState, message, Some(hint)));
         }
+        Ok((name, project))
+    }
+
+    fn remove(&mut self, name: &str) -> Result<Name, Failed> {
+        let (name, project) = self.removable(name)?;
         self.drop_changes(&(project.clone(), name.clone()));
         self.projects.remove(&project);
         self.send(&Request::Keep { key: format!("project/{project}"), bytes: Vec::new() });
         let shown = self.handle.shown.name(&name);
         self.apply();
-        Ok((shown, project))
+        Ok(shown)
     }
 
     fn act(
@@ -415,17 +431,26 @@ impl Engine {
     }
 
     fn signal(&mut self, name: &str, signal: Signal) -> Result<Name, Failed> {
-        let agent = self.find(name)?;
-        let name = self.supervisor.name(agent).clone();
-        let run = self.supervisor.sight(agent).run.filter(|_| self.processes.contains_key(&name));
-        let shown = self.handle.shown.name(&name);
-        let Some(run) = run else {
-            let message = format!("{shown} has no process");
+        let scope = self.scope(name)?;
+        let shown = self.handle.shown.name(&self.declared_key(name)?);
+        let lives = |(agent, run): (Name, Option<RunId>)| {
+            let run = run.filter(|_| self.processes.contains_key(&agent))?;
+            Some(RunKey { agent, run })
+        };
+        let keys: Vec<RunKey> = self.runs_in(&scope).into_iter().filter_map(lives).collect();
+        if keys.is_empty() {
+            let message = match scope {
+                Scope::Agent(_) => format!("{shown} has no process"),
+                Scope::Group(_) | Scope::Agents(_) | Scope::Project(_) | Scope::All => {
+                    format!("no member of {shown} has a process")
+                }
+            };
             let hint = format!("`defib start {shown}` starts it");
             return Err(failed(ErrorCode::NotInState, message, Some(hint)));
-        };
-        let key = RunKey { agent: name, run };
-        self.send(&Request::Signal { key, signal: signal.0 });
+        }
+        for key in keys {
+            self.send(&Request::Signal { key, signal: signal.0 });
+        }
         Ok(shown)
     }
 

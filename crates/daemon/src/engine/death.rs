@@ -109,10 +109,12 @@ impl Engine {
     /// and the keeper may let go of it.
     pub(super) fn examined(&mut self, examined: Examined) {
         let Examined { key, opinion, tail } = examined;
+        // Before the next run begins, which has others.
+        let secrets = self.redactor(&key, &tail);
         self.note_session(&key, &opinion);
         self.judge(&key, opinion);
         self.send(&Request::Acknowledge(key.clone()));
-        self.note_tail(key.agent, key.run, &tail);
+        self.note_tail(key.agent, key.run, &tail, &secrets);
     }
 
     /// What could not be read in time is not waited for.
@@ -186,7 +188,7 @@ impl Engine {
     fn report(&mut self, key: &RunKey, mut report: ExitReport) {
         // It is the agent's own line, and goes into events, history and whatever shows them.
         if let Some(evidence) = report.finding.as_mut().and_then(|found| found.evidence.as_mut()) {
-            *evidence = self.without_secrets(&key.agent, evidence).into();
+            *evidence = self.evidence_without_secrets(&key.agent, evidence).into();
         }
         if let Some(agent) = self.supervisor.known(&key.agent) {
             self.handle(Input::Exited { agent, run: key.run, report });

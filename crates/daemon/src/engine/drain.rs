@@ -1,20 +1,19 @@
 //! Dealing with what the core decided, in one fixed order.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use defib_autopsy::Kind;
 use defib_config::config;
 use defib_core::record::WaitReason;
 use defib_core::{Ask as Manner, Class, Effect, Goal, Name, Outbox, RunId, Signal, What};
-use defib_history::{Event, Intent, PostMortem, Stamp, Usage};
+use defib_history::{Event, Intent, PostMortem, Redactor, Stamp, Usage};
 use defib_host::Flushed;
 use defib_host::clock::now;
 use defib_host::protocol::{Request, RunKey};
 use serde_json::{Map, Value};
 
 use super::ask::Ask;
-use super::start::JOURNAL;
+use super::inheritance::JOURNAL;
 use super::{Declared, Engine, Pending};
 use crate::coroner::{autopsy_of, kind_of};
 use crate::logs::Rotation;
@@ -79,6 +78,8 @@ impl Engine {
             }
             if is_rest(&record.what) {
                 self.store_rest(&record.agent);
+            } else if ends_rest(&record.what) {
+                self.drop_rest(&record.agent);
             }
         }
         let effects = std::mem::take(&mut out.effects);
@@ -90,21 +91,24 @@ impl Engine {
     /// history was told of all that was written.
     fn turn_journal(&mut self) {
         if self.journal.turn_if_full() {
-            let (history, handle) = (self.history.clone(), self.handle.clone());
-            std::thread::spawn(move || {
-                if history.flush(Duration::from_secs(600)).is_ok() {
-                    handle.tell(Ask::Flushed);
-                }
-            });
+            self.settle_journal();
         }
     }
 
     /// An agent has come to rest: that outlives the machine.
-    fn store_rest(&self, name: &Name) {
+    fn store_rest(&mut self, name: &Name) {
         let Some(id) = self.supervisor.known(name) else { return };
         if let Ok(value) = serde_json::to_string(self.supervisor.life(id)) {
+            self.stored_lives.insert(name.clone());
             let key = format!("life/{name}");
             self.history.store_later([Intent::Keep { key, value }]);
+        }
+    }
+
+    /// An agent does not rest any more: after a reboot it must not be taken for one that does.
+    fn drop_rest(&mut self, name: &Name) {
+        if self.stored_lives.remove(name) {
+            self.history.store_later([Intent::Drop { key: format!("life/{name}") }]);
         }
     }
 
@@ -254,12 +258,14 @@ impl Engine {
             }
             Effect::Forget { agent } => {
                 let name = self.supervisor.name(agent).clone();
+                self.drop_rest(&name);
                 self.traces.remove(&name);
                 self.used.remove(&name);
                 self.secrets.remove(&name);
                 self.forget_own(&name);
                 self.forget_capabilities(&name);
                 self.forget_liveness(&name);
+                self.forget_with_keeper(&name);
                 self.scribe.forget(name);
             }
         }
@@ -360,17 +366,19 @@ impl Engine {
         Some(self.supervisor.project(id).clone())
     }
 
-    pub(super) fn note_tail(&mut self, agent: Name, run: RunId, tail: &[u8]) {
+    pub(super) fn note_tail(&mut self, agent: Name, run: RunId, tail: &[u8], secrets: &Redactor) {
+        // That of an earlier run, which another daemon saw end, may come late.
+        let is_last = self.traces.get(&agent).is_none_or(|(known, _)| *known <= run);
+        if is_last {
+            self.traces.remove(&agent);
+        }
         if tail.is_empty() {
             // There is nothing to keep, and it must not take the place of a tail that says something.
-            self.traces.remove(&agent);
             return;
         }
-        let secrets = self.redactor(&agent);
-        let found = PostMortem::new(agent, run).with_output(tail, &secrets);
-        match &found.trace {
-            Some(trace) => drop(self.traces.insert(found.agent.clone(), (run, trace.clone()))),
-            None => drop(self.traces.remove(&found.agent)),
+        let found = PostMortem::new(agent, run).with_output(tail, secrets);
+        if let Some(trace) = found.trace.as_ref().filter(|_| is_last) {
+            self.traces.insert(found.agent.clone(), (run, trace.clone()));
         }
         self.history.attach(found);
     }
@@ -390,5 +398,16 @@ pub(super) fn is_rest(what: &What) -> bool {
             | What::Halted { .. }
             | What::CrashedOut { .. }
             | What::Stopped { goal: Goal::Stopped }
+    )
+}
+
+/// Whether a record says that an agent is on its way again.
+fn ends_rest(what: &What) -> bool {
+    matches!(
+        what,
+        What::Revived
+            | What::RunStarted { .. }
+            | What::RestartScheduled { .. }
+            | What::WaitStarted { .. }
     )
 }

@@ -11,9 +11,13 @@ mod capabilities;
 mod death;
 mod drain;
 mod group;
+mod inheritance;
+mod meanwhile;
 mod money;
 mod names;
 mod own;
+mod recovery;
+mod reload;
 mod secrets;
 mod session;
 mod site;
@@ -26,6 +30,7 @@ mod vigil;
 
 use capabilities::Capabilities;
 use death::Dying;
+use inheritance::CLOSING;
 use money::Money;
 use secrets::Secrets;
 use session::Sessions;
@@ -35,9 +40,9 @@ use trouble::Troubles;
 use vigil::Liveness;
 
 pub(crate) use ask::{Answer, Ask};
-pub(crate) use start::Setup;
+pub(crate) use start::{Beginning, Setup};
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -238,6 +243,8 @@ pub(crate) struct Engine {
     liveness: Liveness,
     capabilities: Capabilities,
     seq: u64,
+    /// Whose life is on disk: of those that have come to rest, and of those that wished for it.
+    stored_lives: BTreeSet<Name>,
     /// Events that are noted and not yet told.
     unpublished: Vec<Arc<Event>>,
     out: Outbox,
@@ -261,7 +268,10 @@ pub(crate) struct Engine {
 
 impl Engine {
     /// Works until everything is closed, which ends the process, or until the keeper is killed.
-    pub(crate) fn work(mut self) -> Will {
+    pub(crate) fn work(mut self: Box<Self>) -> Will {
+        if self.journal.has_set_aside() {
+            self.settle_journal();
+        }
         let mut woken = Woken::ALL;
         loop {
             self.note_sleep();
@@ -368,13 +378,16 @@ impl Engine {
                 self.died(&key, Status::NotSpawned { usable }, Some(evidence.into()));
                 self.send(&Request::Acknowledge(key));
             }
-            News::Exited { key, end } => self.exited(&key, end, descriptors.pop()),
+            News::Exited { key, end } => {
+                self.liveness.stuck.remove(&key.agent);
+                self.exited(&key, end, descriptors.pop());
+            }
             News::Unknown(key) => self.died(&key, Status::Unseen, None),
             News::CloseAsked => {
                 self.keep_closing();
                 self.handle(Input::CloseAsked);
             }
-            News::StillAlive(_) => {}
+            News::StillAlive(key) => self.is_stuck(key),
             News::Listening { agent, path: _ } => {
                 if let Some(socket) = descriptors.pop() {
                     let agent = self.at_hand(agent);
@@ -439,6 +452,16 @@ impl Engine {
         }
     }
 
+    /// What was lost of output and is not told yet: the next daemon would not know of it.
+    fn hear_losses(&mut self) {
+        self.scribe.settle(Duration::from_secs(1));
+        while let Ok(ask) = self.asks.try_recv() {
+            if let Ask::Scribe(event @ ScribeEvent::Lost { .. }) = ask {
+                self.hear_scribe(event);
+            }
+        }
+    }
+
     /// A run stands at a prompt that only a person can answer: somebody is told, and nothing is done.
     fn prompted(&mut self, name: &Name, run: RunId, question: Option<String>) {
         let Some(agent) = self.supervisor.known(name) else { return };
@@ -446,7 +469,7 @@ impl Engine {
         self.handle(Input::PromptSeen { agent, run, waiting });
         match question {
             Some(question) => {
-                let question = self.without_secrets(name, &question);
+                let question = self.row_without_secrets(name, &question);
                 self.questions.insert(name.clone(), question);
             }
             None => drop(self.questions.remove(name)),
@@ -457,7 +480,7 @@ impl Engine {
     fn keep_closing(&mut self) {
         self.closing = true;
         if let Ok(bytes) = serde_json::to_vec(&self.withdrawn) {
-            self.send(&Request::Keep { key: "closing".to_owned(), bytes });
+            self.send(&Request::Keep { key: CLOSING.to_owned(), bytes });
         }
     }
 
@@ -470,14 +493,15 @@ impl Engine {
         self.leave()
     }
 
-    /// The keeper was killed, and the agents have died with it: what the next one is to hold.
+    /// The keeper was killed, and the agents have died with it: what the next one is to hold. Also
+    /// where everything was to end: what they have left behind is still to be swept up.
     fn bequeath(&mut self) -> Will {
-        if self.closing {
-            self.finish();
-        }
+        self.hear_losses();
         // What has happened until now is read when the next daemon starts.
         let _ = self.history.flush(Duration::from_secs(5));
-        Will::new(self.projects.values().filter_map(Project::kept))
+        let closing = self.closing.then(|| serde_json::to_vec(&self.withdrawn).ok()).flatten();
+        let closing = closing.map(|bytes| (CLOSING.to_owned(), bytes));
+        Will::new(self.projects.values().filter_map(Project::kept).chain(closing))
     }
 
     /// Ends this daemon with nothing unsaid.
@@ -486,6 +510,7 @@ impl Engine {
             let mut set = [PollFd::from_borrowed_fd(self.keeper.as_fd(), PollFlags::OUT)];
             let _ = poll(&mut set, None);
         }
+        self.hear_losses();
         // Whatever is not on disk by then is in the journal.
         let _ = self.history.flush(Duration::from_secs(5));
         std::process::exit(0)

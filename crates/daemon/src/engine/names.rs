@@ -9,6 +9,9 @@ use crate::names::{not_plain, only};
 use crate::recipe::Project;
 use crate::wire::{ErrorCode, UpRequest};
 
+/// Who asks for an agent that is not there is told this many that are.
+const NAMED: usize = 8;
+
 impl Engine {
     /// Sees whether a project can be brought up, and gives all that it declares its keys. The answer is
     /// what has to be on disk before it is.
@@ -22,7 +25,8 @@ impl Engine {
         if let Some(name) = not_plain(&request.config) {
             let message =
                 format!("{name} cannot be declared: a name in a file is without its project");
-            return Err(failed(ErrorCode::Config, message, None));
+            let hint = "write the name alone: its project is said once, in the file".to_owned();
+            return Err(failed(ErrorCode::Config, message, Some(hint)));
         }
         // An agent without a file has no project that anybody named: it would be `name/name`.
         let is_new = !self.projects.contains_key(&request.config.project);
@@ -71,7 +75,7 @@ impl Engine {
         }
     }
 
-    fn declared_key(&self, text: &str) -> Result<Name, Failed> {
+    pub(super) fn declared_key(&self, text: &str) -> Result<Name, Failed> {
         let (project, name) = match text.split_once('/') {
             Some((project, name)) => (Some(project), name),
             None => (None, text),
@@ -111,14 +115,26 @@ impl Engine {
         projects.find(|of| self.is_declared(of, &self.names.key(of, name)))
     }
 
+    /// What to do about a project that is not up: one of those that are was meant, or it has to come up.
+    pub(super) fn who_is_up(&self) -> String {
+        let up: Vec<String> = self.projects.keys().map(Name::to_string).take(8).collect();
+        if up.is_empty() {
+            return "no project is; `defib up` brings one up".to_owned();
+        }
+        format!("these are: {}; `defib up` brings up another", up.join(", "))
+    }
+
     fn no_such_agent(&self, text: &str) -> Failed {
         let declared = self.supervisor.declared();
         let known: Vec<String> =
-            declared.map(|(_, key)| self.handle.shown.name(key).to_string()).take(8).collect();
-        let hint = if known.is_empty() {
-            "no agent is declared; `defib up` brings a project up".to_owned()
-        } else {
-            format!("there are: {}", known.join(", "))
+            declared.map(|(_, key)| self.handle.shown.name(key).to_string()).collect();
+        let first = &known[..known.len().min(NAMED)];
+        let hint = match defib_config::nearest(text, known.iter().map(String::as_str)) {
+            Some(meant) => format!("did you mean {meant}?"),
+            None if known.is_empty() => {
+                "no agent is declared; `defib up` brings a project up".to_owned()
+            }
+            None => format!("there are: {}", first.join(", ")),
         };
         failed(ErrorCode::NoSuchAgent, format!("no agent is called {text:?}"), Some(hint))
     }

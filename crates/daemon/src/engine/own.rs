@@ -130,13 +130,16 @@ impl Engine {
         reason: Option<String>,
         answer: Answer<()>,
     ) {
-        let reason = reason.map(|reason| format!(": {}", one_line(&reason))).unwrap_or_default();
+        // A cut would leave a part of a secret that nobody knows for one.
+        let reason = reason.map(|reason| one_line(&self.without_secrets(&key.agent, &reason)));
+        let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
         self.blame(key, &format!("the agent asked for its own shutdown{reason}"));
         self.handle(Input::ShutdownWished { agent, run: key.run });
         // With the keeper it outlives this daemon; on disk it outlives the machine as well.
         let Ok(value) = serde_json::to_string(self.supervisor.life(agent)) else {
             return drop(answer.send(Ok(())));
         };
+        self.stored_lives.insert(key.agent.clone());
         let wish = Intent::Keep { key: format!("life/{}", key.agent), value };
         self.intents.store(vec![wish], move || drop(answer.send(Ok(()))));
     }

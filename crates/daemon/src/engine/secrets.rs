@@ -1,12 +1,19 @@
 //! What must not be stored or shown of what an agent writes or says.
 //!
 //! A run's secrets are known from when it is spawned: what its project is given later is not what it
-//! has. They are looked for in every line that becomes evidence, so the search is made ready once.
+//! has. They are looked for in every line that becomes evidence, so the search is made ready once. Its
+//! token is known by its hash alone, also to a daemon that has taken the run over, and is found by that.
+//! Whatever is cut is cut afterwards: a part of a secret is none that anybody knows.
 
+use std::borrow::Cow;
+
+use defib_autopsy::EVIDENCE_CHARS;
 use defib_core::Name;
-use defib_history::Redactor;
+use defib_history::{Redactor, redact};
+use defib_host::protocol::RunKey;
 
 use super::Engine;
+use crate::liveness::TokenHash;
 
 /// The secrets of an agent's latest run.
 #[derive(Debug)]
@@ -28,16 +35,54 @@ impl Engine {
         }
     }
 
-    /// What takes the secrets of an agent out.
-    pub(super) fn redactor(&self, name: &Name) -> Redactor {
-        self.secrets.get(name).map(|secrets| secrets.redactor.clone()).unwrap_or_default()
+    /// What takes the secrets of a run out of what it wrote.
+    pub(super) fn redactor(&self, key: &RunKey, output: &[u8]) -> Redactor {
+        let secrets = self.secrets.get(&key.agent);
+        let own = self.own.get(&key.agent).filter(|own| own.run == key.run);
+        let tokens: Vec<&str> = match own {
+            Some(own) => own.hash.found_in(output).into_iter().collect(),
+            None => TokenHash::named_in(output).collect(),
+        };
+        if tokens.is_empty() {
+            return secrets.map(|secrets| secrets.redactor.clone()).unwrap_or_default();
+        }
+        let values = secrets.map(|secrets| secrets.values.as_slice()).unwrap_or_default();
+        let values = values.iter().map(String::as_str).chain(tokens);
+        Redactor::new(&values.collect::<Vec<_>>())
     }
 
     /// What an agent wrote or said, fit to be stored and shown.
     pub(super) fn without_secrets(&self, name: &Name, text: &str) -> String {
+        let text = self.without_token(name, text);
         match self.secrets.get(name) {
-            Some(secrets) => secrets.redactor.text(text).into_owned(),
-            None => text.to_owned(),
+            Some(secrets) => secrets.redactor.text(&text).into_owned(),
+            None => text.into_owned(),
+        }
+    }
+
+    /// The line that says what a run died of, fit to be stored and shown.
+    pub(super) fn evidence_without_secrets(&self, name: &Name, line: &str) -> String {
+        let line = self.without_token(name, line);
+        match self.secrets.get(name) {
+            Some(secrets) => secrets.redactor.beginning(&line, EVIDENCE_CHARS),
+            None => line.chars().take(EVIDENCE_CHARS).collect(),
+        }
+    }
+
+    /// A row of an agent's screen, fit to be shown. What is longer than a row was cut by the screen.
+    pub(super) fn row_without_secrets(&self, name: &Name, row: &str) -> String {
+        let row = self.without_token(name, row);
+        match self.secrets.get(name) {
+            Some(secrets) => secrets.redactor.piece(&row),
+            None => row.into_owned(),
+        }
+    }
+
+    fn without_token<'t>(&self, name: &Name, text: &'t str) -> Cow<'t, str> {
+        let own = self.own.get(name);
+        match own.and_then(|own| own.hash.found_in(text.as_bytes())) {
+            Some(token) => redact(text, &[token.to_owned()]),
+            None => Cow::Borrowed(text),
         }
     }
 }

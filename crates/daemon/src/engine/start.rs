@@ -1,32 +1,31 @@
 //! How a daemon begins: it takes over what the keeper holds, or starts anew.
 
-use std::collections::BTreeMap;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use defib_core::limit::Tally;
 use defib_core::{
-    AgentView, Continuity, Input, Life, Mono, Name, Outbox, Record, RunId, Settings, Snapshot,
-    Supervisor, Totals, View, Wall,
+    Continuity, Input, Life, Mono, Name, Outbox, Record, RunId, Settings, Snapshot, Supervisor,
+    Totals, Wall,
 };
-use defib_history::{Event, History, Intents, Run, RunFilter, Trouble, Usage};
+use defib_history::{History, Intents, Run, Trouble};
 use defib_host::Channel;
 use defib_host::clock::{BootTimer, ClockSteps, boot_id, now};
-use defib_host::protocol::{News, Request, RunEnd, RunKey};
+use defib_host::protocol::{News, Request, RunKey};
 use defib_host::wake::Waker;
-use rustix::event::{PollFd, PollFlags, poll};
 use serde::Deserialize as _;
 use serde_json::Value;
 use tokio::sync::watch;
 
 use super::ask::Ask;
 use super::capabilities::Capabilities;
+use super::inheritance::{Inheritance, Unheard};
 use super::money::Money;
+use super::recovery::{Numbers, TakenUp, last_deaths, last_runs, open_runs, store_rests};
 use super::session::Sessions;
 use super::states::States;
 use super::timetable::Timetable;
@@ -36,16 +35,15 @@ use super::{Engine, EngineHandle, Process};
 use crate::coroner::Coroner;
 use crate::doors::Site;
 use crate::intents::IntentDesk;
-use crate::journal::Journal;
 use crate::ledger::Ledger;
-use crate::liveness::Owns;
-use crate::logs::{Activity, Scribe};
+use crate::logs::{self, Activity, Scribe};
 use crate::meter::Meters;
 use crate::metrics::Target;
 use crate::names::Names;
 use crate::notify::Roll;
 use crate::recipe::Project;
 use crate::terminal::Terminals;
+use crate::will::Will;
 use crate::wire::{DaemonInfo, Mode, stamp};
 
 /// What a daemon begins with.
@@ -58,8 +56,10 @@ pub(crate) struct Setup {
     pub(crate) history: Arc<History>,
     /// What was wanted when it was last written down.
     pub(crate) intents: Intents,
-    /// The highest number that the history has.
+    /// The highest number that may have been used.
     pub(crate) highest_seq: u64,
+    /// The highest number that the history has.
+    pub(crate) stored_seq: u64,
     /// Where terminals are looked at.
     pub(crate) terminals: Terminals,
     /// Where tasks run.
@@ -90,6 +90,10 @@ pub(super) struct Dawn {
     /// The records in the journal. Rests are stored a moment after they are decided, the journal has
     /// them at once.
     last_days: Vec<Record>,
+    /// The last runs in it that have ended.
+    deaths: Vec<RunKey>,
+    /// Whether there is no history of what was before.
+    is_new: bool,
     /// What is to be said of how it began.
     says: Vec<Saying>,
 }
@@ -97,79 +101,12 @@ pub(super) struct Dawn {
 /// An event that is about no agent: its type and what it says.
 type Saying = (&'static str, Vec<(&'static str, Value)>);
 
-/// What the keeper told on the new connection.
-struct Inheritance {
-    keeper_pid: u32,
-    keeper_version: u32,
-    daemons_before: u64,
-    held: Vec<(RunKey, u32, bool, Option<OwnedFd>)>,
-    ended: Vec<(RunKey, RunEnd, Option<OwnedFd>)>,
-    kept: BTreeMap<String, Vec<u8>>,
-    listening: Vec<(Name, String, OwnedFd)>,
-}
-
-impl Inheritance {
-    fn hear(keeper: &mut Channel<Request, News>) -> io::Result<Inheritance> {
-        let mut heard = Inheritance {
-            keeper_pid: 0,
-            keeper_version: 0,
-            daemons_before: 0,
-            held: Vec::new(),
-            ended: Vec::new(),
-            kept: BTreeMap::new(),
-            listening: Vec::new(),
-        };
-        loop {
-            let Some((news, mut descriptors)) = keeper.receive().map_err(io::Error::other)? else {
-                let mut set = [PollFd::from_borrowed_fd(keeper.as_fd(), PollFlags::IN)];
-                let _ = poll(&mut set, None);
-                continue;
-            };
-            match news {
-                News::Welcome { version, keeper_pid, daemons_before } => {
-                    (heard.keeper_pid, heard.daemons_before) = (keeper_pid, daemons_before);
-                    heard.keeper_version = version;
-                }
-                News::Listening { agent, path } => {
-                    let socket = descriptors.pop();
-                    heard.listening.extend(socket.map(|socket| (agent, path, socket)));
-                }
-                News::Held { key, pid, terminal } => {
-                    heard.held.push((key, pid, terminal, descriptors.pop()));
-                }
-                News::Kept { key, bytes } => drop(heard.kept.insert(key, bytes)),
-                News::Exited { key, end } => heard.ended.push((key, end, descriptors.pop())),
-                News::AllTold => return Ok(heard),
-                News::Spawned { .. }
-                | News::NotSpawned { .. }
-                | News::Unknown(_)
-                | News::StillAlive(_)
-                | News::NotListening { .. }
-                | News::CloseAsked => {}
-            }
-        }
-    }
-
-    /// What is known of each agent, and what was seen of it.
-    fn lives(&self) -> (BTreeMap<Name, Life>, View) {
-        let (mut lives, mut view) = (BTreeMap::new(), View::default());
-        for (name, bytes) in self.under("life/") {
-            if let Ok((life, seen)) = postcard::from_bytes::<(Life, Option<AgentView>)>(bytes) {
-                lives.insert(name.clone(), life);
-                if let Some(seen) = seen {
-                    view.put(name, seen);
-                }
-            }
-        }
-        (lives, view)
-    }
-
-    /// What was kept under keys that begin with `prefix`.
-    fn under<'h>(&'h self, prefix: &'h str) -> impl Iterator<Item = (Name, &'h [u8])> + 'h {
-        self.kept.iter().filter_map(move |(key, bytes)| {
-            Some((Name::known(key.strip_prefix(prefix)?).ok()?, bytes.as_slice()))
-        })
-    }
+/// What comes of a daemon's beginning.
+pub(crate) enum Beginning {
+    /// An engine, which is to be put to work on a thread, and the way to it.
+    Working(Box<Engine>, EngineHandle),
+    /// The keeper was killed before all of it was told: what the next one is to hold.
+    Orphaned(Will),
 }
 
 /// What is to be said of how a daemon began.
@@ -182,20 +119,26 @@ fn says(unreadable: Vec<Unreadable>) -> Vec<Saying> {
     unreadable.collect()
 }
 
-/// What was to be written to the journal last is kept under this key.
-pub(super) const JOURNAL: &str = "journal";
-
 type Whole = (u64, Totals, BTreeMap<Name, Tally>);
 
 impl Engine {
-    /// Takes over and gives the way to the engine, which is to be put to work on a thread.
-    pub(crate) fn begin(setup: Setup) -> io::Result<(Engine, EngineHandle)> {
+    /// Hears of all that there is, and takes over.
+    pub(crate) fn begin(mut setup: Setup) -> io::Result<Beginning> {
+        match Inheritance::hear(&mut setup.keeper) {
+            Ok(heard) => Engine::take_over(setup, heard),
+            Err(Unheard::Orphaned(will)) => Ok(Beginning::Orphaned(will)),
+            Err(Unheard::Failed(error)) => Err(error),
+        }
+    }
+
+    fn take_over(setup: Setup, heard: Inheritance) -> io::Result<Beginning> {
         let Setup {
             home,
-            mut keeper,
+            keeper,
             history,
-            intents,
+            mut intents,
             highest_seq,
+            stored_seq,
             terminals,
             runtime,
             troubles,
@@ -205,17 +148,16 @@ impl Engine {
             roll,
             export,
         } = setup;
-        let heard = Inheritance::hear(&mut keeper)?;
         let whole: Option<Whole> =
             heard.kept.get("whole").and_then(|bytes| postcard::from_bytes(bytes).ok());
-        // What was written and not kept has not happened: its news come again.
-        let happened = whole.as_ref().map_or(u64::MAX, |whole| whole.0);
-        let kept = heard.kept.get(JOURNAL).map(Vec::as_slice).unwrap_or_default();
-        let TakenUp { journal, last_days, last_unwritten, used } =
-            take_up_journal(&home, kept, &history, highest_seq, happened)?;
+        let happened = whole.as_ref().map(|whole| whole.0);
+        let (lives, view) = heard.lives();
+        let rests_are_stored = store_rests(&lives, &mut intents, &history);
+        let numbers = Numbers { stored: stored_seq, happened };
+        let TakenUp { journal, last_days, last_unwritten, used, deaths } =
+            TakenUp::from(&home, heard.unwritten(), &history, numbers, rests_are_stored);
         let (mut projects, unreadable) = projects(&heard, &intents, whole.is_some());
         let names = Names::begin(&intents, &mut projects, &history);
-        let (lives, view) = heard.lives();
         let started = now();
         let settings = Settings { jitter_seed: Some(started.mono.as_nanos()) };
         let (ledger, clerk) = Ledger::open(history.clone(), &intents);
@@ -224,8 +166,6 @@ impl Engine {
         let activity = Activity::default();
         let watchers = (activity.clone(), money.meters.clone());
         let (scribe, coroner) = assistants(&handle, home.clone(), terminals, watchers)?;
-        let seq = whole.as_ref().map_or(0, |whole| whole.0).max(highest_seq).max(last_unwritten);
-        let info = info(started.wall, heard.keeper_pid);
         let mut engine = Engine {
             boot: boot_id().unwrap_or_default().into(),
             supervisor: Supervisor::new(settings),
@@ -256,20 +196,21 @@ impl Engine {
             used,
             keepers_peak: 0,
             secrets: BTreeMap::new(),
-            own: owns(&heard),
+            own: heard.owns(),
             next_token: None,
             states: States::new(&home),
             capabilities: Capabilities::stored(&intents, heard.under("capabilities/")),
             liveness: Liveness::begin(&home, &handle, runtime, heard.keeper_version)?,
-            seq,
+            seq: happened.unwrap_or(0).max(highest_seq).max(last_unwritten),
+            stored_lives: stored_lives(&intents),
             unpublished: Vec::new(),
             out: Outbox::default(),
             pending: VecDeque::new(),
             next_ticket: 0,
-            info,
+            info: info(started.wall, heard.keeper_pid),
             troubles: Troubles::heard_of(troubles),
-            closing: false,
-            withdrawn: Vec::new(),
+            closing: heard.closing().is_some(),
+            withdrawn: heard.closing().unwrap_or_default(),
             leave: false,
             dawn: None,
             site,
@@ -281,15 +222,16 @@ impl Engine {
         if let Some((_, totals, spent)) = whole {
             let snapshot = Snapshot { lives, spent, totals };
             engine.adopt(settings, snapshot, heard);
+            engine.recover_tails(engine.unsettled(deaths));
             engine.say(says);
         } else {
-            engine.dawn =
-                Some(Dawn { until: started.mono + AWAIT_UP, settings, intents, last_days, says });
+            let (until, is_new) = (started.mono + AWAIT_UP, stored_seq == 0);
+            engine.dawn = Some(Dawn { until, settings, intents, last_days, deaths, is_new, says });
             if !awaits_up {
                 engine.rise();
             }
         }
-        Ok((engine, handle))
+        Ok(Beginning::Working(Box::new(engine), handle))
     }
 
     /// Goes on where another daemon stopped, with its agents alive.
@@ -300,14 +242,10 @@ impl Engine {
         let continuity = Continuity::Unbroken;
         self.supervisor = Supervisor::restore(settings, topology, snapshot, continuity, now());
         let count = heard.held.len();
-        let Inheritance { held, ended, kept, listening, .. } = heard;
+        let Inheritance { held, ended, listening, .. } = heard;
         for (agent, path, socket) in listening {
             self.liveness.sockets.insert(agent.clone(), &path);
             self.liveness.vigil.hold(agent, socket);
-        }
-        if let Some(bytes) = kept.get("closing") {
-            self.closing = true;
-            self.withdrawn = serde_json::from_slice(bytes).unwrap_or_default();
         }
         for death in last_deaths(&self.history, &self.view) {
             let Run { agent, run, death: Some(death), .. } = death else { continue };
@@ -356,7 +294,7 @@ impl Engine {
     /// Starts anew, once: what should be up is started.
     pub(super) fn rise(&mut self) {
         let Some(dawn) = self.dawn.take() else { return };
-        let Dawn { settings, intents, last_days, says, .. } = dawn;
+        let Dawn { settings, intents, last_days, mut deaths, is_new, says, until: _ } = dawn;
         self.index_agents();
         self.tell_roll(Some(self.seq));
         for project in self.projects.values().cloned().collect::<Vec<_>>() {
@@ -373,7 +311,16 @@ impl Engine {
             lives.entry(name.clone()).or_insert_with(Life::blank).want(*goal);
         }
         for record in &last_days {
-            lives.entry(record.agent.clone()).or_insert_with(Life::blank).recall(&record.what);
+            let life = lives.entry(record.agent.clone()).or_insert_with(Life::blank);
+            life.recall(&record.what);
+            life.number_from(record.run.unwrap_or(RunId(0)));
+        }
+        if is_new {
+            // Its logs still have what earlier runs wrote, by their numbers.
+            for name in self.declared.keys() {
+                let last = logs::last_run(&logs::folder(&self.home, name)).unwrap_or(RunId(0));
+                lives.entry(name.clone()).or_insert_with(Life::blank).number_from(last);
+            }
         }
         // Whatever the last daemon wrote down is to be read.
         let _ = self.history.flush(Duration::from_secs(5));
@@ -383,14 +330,15 @@ impl Engine {
         }
         let open = open_runs(&self.history);
         for (name, life) in &mut lives {
-            if !open.iter().any(|(other, _)| other == name) {
+            if !open.iter().any(|key| key.agent == *name) {
                 life.has_ended();
             }
         }
-        for (name, run) in open {
-            let is_wished = wished.get(&name) == Some(&run);
-            lives.entry(name).or_insert_with(Life::blank).was_running(run, is_wished);
+        for RunKey { agent, run } in &open {
+            let is_wished = wished.get(agent) == Some(run);
+            lives.entry(agent.clone()).or_insert_with(Life::blank).was_running(*run, is_wished);
         }
+        deaths.extend(open);
         let totals = Supervisor::new(settings).totals();
         let snapshot = Snapshot { lives, spent: BTreeMap::new(), totals };
         let topology = self.topology();
@@ -404,6 +352,7 @@ impl Engine {
         self.say(says);
         self.warn_of_the_spent();
         self.handle(Input::Booted);
+        self.recover_tails(deaths);
         self.open_purses();
         self.show_names();
     }
@@ -429,7 +378,7 @@ fn projects(
     intents: &Intents,
     unbroken: bool,
 ) -> (BTreeMap<Name, Project>, Vec<Unreadable>) {
-    let kept = heard.under("project/");
+    let kept = heard.projects();
     let kept = kept.filter_map(|(name, bytes)| Some((name, Project::unpacked(bytes)?)));
     let mut kept: BTreeMap<Name, Project> = kept.collect();
     if unbroken {
@@ -442,9 +391,14 @@ fn projects(
             return Some(applied);
         }
         let options = defib_config::Options::deserialize(&project.config).unwrap_or_default();
-        let loaded = match defib_config::load_with(&project.file, &options) {
-            Ok(file) => file.outcome.config.ok_or_else(|| "it is not valid".to_owned()),
-            Err(error) => Err(error.to_string()),
+        let loaded = if crate::plain::is_waited_for(&project.file) {
+            // Whoever wrote to the pipe that it was once read from does so no more.
+            Err("it is no regular file; run `defib up` with one".to_owned())
+        } else {
+            match defib_config::load_with(&project.file, &options) {
+                Ok(file) => file.outcome.config.ok_or_else(|| "it is not valid".to_owned()),
+                Err(error) => Err(error.to_string()),
+            }
         };
         let config = match loaded {
             Ok(config) => config,
@@ -468,39 +422,6 @@ fn projects(
     (by_name.collect(), unreadable)
 }
 
-/// What was in the journal.
-struct TakenUp {
-    journal: Journal,
-    /// All of it.
-    last_days: Vec<Record>,
-    /// The number of the last that the history had not.
-    last_unwritten: u64,
-    /// What those runs used of whose deaths the history had not heard.
-    used: BTreeMap<Name, (RunId, Usage)>,
-}
-
-/// Hands on what the journal has and the history has not, as far as it has happened. `kept` is what was
-/// to be written to it last.
-fn take_up_journal(
-    home: &Path,
-    kept: &[u8],
-    history: &History,
-    highest_seq: u64,
-    happened: u64,
-) -> io::Result<TakenUp> {
-    let (mut journal, mut unwritten) = Journal::open(&home.join("journal"), kept)?;
-    let last_days: Vec<Record> = unwritten.iter().filter_map(Event::record).collect();
-    unwritten.retain(|event| event.seq > highest_seq && event.seq <= happened);
-    // A journal that cannot be written is no reason not to start.
-    let _ = journal.begin_anew(&unwritten);
-    let last_unwritten = unwritten.iter().map(|event| event.seq).max().unwrap_or(0);
-    let deaths = unwritten.iter().filter(|event| event.kind == "run-died");
-    let used = deaths.filter_map(|event| Some((event.agent.clone()?, (event.run?, event.used()))));
-    let used = used.collect();
-    history.append(unwritten);
-    Ok(TakenUp { journal, last_days, last_unwritten, used })
-}
-
 /// Those who work beside the engine, each on a thread of its own.
 fn assistants(
     handle: &EngineHandle,
@@ -521,6 +442,12 @@ fn assistants(
     Ok((scribe, coroner))
 }
 
+/// Whose life is on disk.
+fn stored_lives(intents: &Intents) -> BTreeSet<Name> {
+    let keys = intents.kept.keys().filter_map(|key| key.strip_prefix("life/"));
+    keys.filter_map(|name| Name::known(name).ok()).collect()
+}
+
 /// Who this daemon is.
 fn info(started: Wall, keeper_pid: u32) -> DaemonInfo {
     DaemonInfo {
@@ -533,38 +460,4 @@ fn info(started: Wall, keeper_pid: u32) -> DaemonInfo {
         address: None,
         troubles: Vec::new(),
     }
-}
-
-/// What runs that another daemon spawned said of themselves.
-fn owns(heard: &Inheritance) -> Owns {
-    let kept = heard.under("own/");
-    kept.filter_map(|(name, bytes)| Some((name, postcard::from_bytes(bytes).ok()?))).collect()
-}
-
-/// The last run of each agent that the history knows of.
-fn last_runs(history: &History) -> BTreeMap<Name, RunId> {
-    let reader = defib_history::Reader::open(history.path());
-    reader.and_then(|reader| reader.last_runs()).unwrap_or_default()
-}
-
-/// The runs of which no end is known: they ended with whoever could have seen it.
-fn open_runs(history: &History) -> Vec<(Name, RunId)> {
-    let filter = RunFilter { limit: Some(10_000), ..RunFilter::default() };
-    let reader = defib_history::Reader::open(history.path());
-    let runs = reader.and_then(|reader| reader.runs(&filter)).unwrap_or_default();
-    runs.into_iter().filter(|run| run.death.is_none()).map(|run| (run.agent, run.run)).collect()
-}
-
-/// The runs of the deaths that the view has, as far as the history does.
-fn last_deaths(history: &History, view: &View) -> Vec<Run> {
-    let deaths = view.agents().filter_map(|(name, agent)| {
-        let run = agent.last_death.as_ref()?.run?;
-        Some((name.clone(), run))
-    });
-    let deaths: Vec<(Name, RunId)> = deaths.collect();
-    if deaths.is_empty() {
-        return Vec::new();
-    }
-    let Ok(reader) = defib_history::Reader::open(history.path()) else { return Vec::new() };
-    deaths.into_iter().filter_map(|(name, run)| reader.run(&name, run).ok()?).collect()
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use defib_core::record::{Trip, WaitReason};
 use defib_core::rng::Jitter;
 use defib_core::time::Seconds;
-use defib_core::{AgentId, Name, Reason, RunId, Scope, State};
+use defib_core::{AgentId, Goal, Name, Reason, RunId, Scope, State};
 use defib_host::clock::now;
 
 use super::Engine;
@@ -57,7 +57,8 @@ impl Engine {
             project: self.supervisor.project(id).clone(),
             group: self.supervisor.group_of(id).cloned(),
             state: sight.state,
-            reason: sight.reason.map(reason_word),
+            goal: self.supervisor.goal(id),
+            reason: self.stuck_word(name, sight.run).or_else(|| sight.reason.map(reason_word)),
             question: self
                 .questions
                 .get(name)
@@ -81,11 +82,19 @@ impl Engine {
             kind: config.map_or("generic", |config| config.kind.word()).to_owned(),
             command: config.map(|config| argv(&config.command)).unwrap_or_default(),
             pty: config.is_some_and(|config| config.pty),
-            flapping: view.is_some_and(|view| view.is_flapping(now.mono)),
+            // One that was at rest when its project was taken down had nothing more to tell.
+            flapping: self.supervisor.goal(id) != Goal::Down
+                && view.is_some_and(|view| view.is_flapping(now.mono)),
             loop_detected: sight.reason == Some(Reason::Trip(Trip::Window)),
             // The herald knows, and whoever shows this asks it.
             channels_failing: Vec::new(),
         }
+    }
+
+    /// What an agent's run that does not end is to people.
+    fn stuck_word(&self, name: &Name, run: Option<RunId>) -> Option<String> {
+        let stuck = self.liveness.stuck.get(name).copied();
+        (stuck.is_some() && stuck == run).then(|| "killed, but stuck in the kernel".to_owned())
     }
 
     /// What can be said of all agents together without the events.
@@ -133,10 +142,11 @@ impl Engine {
         self.ids_in(scope).into_iter().map(run).collect()
     }
 
-    fn ids_in(&self, scope: &Scope) -> Vec<AgentId> {
+    pub(super) fn ids_in(&self, scope: &Scope) -> Vec<AgentId> {
         match scope {
             Scope::Agent(id) => vec![*id],
             Scope::Group(group) => self.supervisor.members(*group).collect(),
+            Scope::Agents(ids) => ids.to_vec(),
             Scope::Project(_) | Scope::All => {
                 self.supervisor.declared().map(|(id, _)| id).collect()
             }

@@ -23,6 +23,9 @@ use crate::liveness::{
 };
 use crate::recipe::RunFacts;
 
+/// The keeper's version from which on it can forget an agent.
+const FORGETTING_KEEPER: u32 = 5;
+
 /// What the engine needs for knowing whether runs live.
 pub(super) struct Liveness {
     pub(super) vigil: Vigil,
@@ -34,6 +37,8 @@ pub(super) struct Liveness {
     /// Whether it has been said that some agents go without.
     said_scarce: bool,
     pub(super) keeper_version: u32,
+    /// Runs that live though they were killed.
+    pub(super) stuck: BTreeMap<Name, RunId>,
 }
 
 impl Liveness {
@@ -54,11 +59,21 @@ impl Liveness {
             sockets: Sockets::new(home),
             said_scarce: false,
             keeper_version,
+            stuck: BTreeMap::new(),
         })
     }
 }
 
 impl Engine {
+    /// A run was killed a while ago and has not gone: the kernel holds it, mostly for a disk or a network
+    /// that does not answer. Nothing can be done but to say so.
+    pub(super) fn is_stuck(&mut self, key: RunKey) {
+        let key = RunKey { agent: self.at_hand(key.agent), run: key.run };
+        self.liveness.stuck.insert(key.agent.clone(), key.run);
+        let pid = self.processes.get(&key.agent).map(|process| process.pid);
+        self.tell("run-stuck", Some(key), [("pid", pid.into())]);
+    }
+
     /// The time, for an input. Nothing is due yet that a run has an excuse for.
     pub(super) fn heed(&mut self) -> Now {
         let at = now();
@@ -145,8 +160,9 @@ impl Engine {
             // Where it cannot be made, the agent's own attempt will say why.
             let _ = std::fs::create_dir_all(folder);
             if agent.capabilities.is_some() {
-                // Only what is there can be granted.
-                let _ = std::fs::OpenOptions::new().create(true).append(true).open(&file);
+                // Only what is there can be granted. What is there already is not opened: it is the
+                // agent's, and may be a pipe that nobody reads.
+                let _ = std::fs::File::create_new(&file);
             }
         }
     }
@@ -247,6 +263,13 @@ impl Engine {
         self.end_probe(name);
         if self.liveness.sockets.remove(name) {
             self.send(&Request::Unlisten(name.clone()));
+        }
+    }
+
+    /// The keeper may forget the agent, but for its life, which has the number of its last run.
+    pub(super) fn forget_with_keeper(&mut self, name: &Name) {
+        if self.liveness.keeper_version >= FORGETTING_KEEPER {
+            self.send(&Request::Forget(name.clone()));
         }
     }
 

@@ -8,23 +8,30 @@
 
 mod activity;
 mod frame;
+mod log;
+mod losses;
+mod prompts;
 mod reader;
+mod runs;
 mod scribe;
 mod segment;
 
 pub(crate) use activity::Activity;
 pub use frame::{Frame, Frames, NoFrame};
+pub(crate) use reader::last_of_run;
 pub use reader::{Extent, LogReader};
+pub(crate) use runs::last_run;
 pub use scribe::{Scribe, ScribeEvent, Source};
 pub use segment::{Rotation, SegmentWriter};
 
 use std::path::{Path, PathBuf};
 
-use defib_core::{Name, RunId};
+use defib_core::Name;
 use serde::{Deserialize, Serialize};
 
-/// The index of runs, beside the segments.
-const INDEX: &str = "runs.idx";
+/// How much of a run's last output is looked at: by whoever asks what it died of, and by whoever comes
+/// to its terminal later.
+const TAIL: usize = defib_history::TAIL_MAX;
 
 /// A place in an agent's log.
 #[derive(
@@ -61,17 +68,6 @@ fn segments(folder: &Path) -> Vec<u64> {
     let mut numbers: Vec<u64> = entries.filter_map(number).collect();
     numbers.sort_unstable();
     numbers
-}
-
-/// Where each run begins, as far as it is known. Lines that make no sense are passed over.
-fn index(folder: &Path) -> Vec<(RunId, Place)> {
-    let text = std::fs::read_to_string(folder.join(INDEX)).unwrap_or_default();
-    let entry = |line: &str| {
-        let mut words = line.split(' ').map(str::parse::<u64>);
-        let (run, segment, offset) = (words.next()?, words.next()?, words.next()?);
-        Some((RunId(run.ok()?), Place { segment: segment.ok()?, offset: offset.ok()? }))
-    };
-    text.lines().filter_map(entry).collect()
 }
 
 /// When the newest segment was last written, in milliseconds since the epoch.

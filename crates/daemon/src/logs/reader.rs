@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 
 use defib_core::RunId;
 
+use super::runs::index;
 use super::segment::last_line_start;
-use super::{Place, index, segment_path, segments};
+use super::{Place, segment_path, segments};
 
 /// What of a log is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -165,8 +166,23 @@ impl LogReader {
     }
 }
 
+/// The last bytes of one run, as many as are kept with its death.
+pub(crate) fn last_of_run(folder: &Path, run: RunId) -> io::Result<Vec<u8>> {
+    let most = defib_history::TAIL_MAX;
+    let mut reader = LogReader::open(folder, Extent::Run(run, most))?;
+    let mut tail = Vec::new();
+    loop {
+        let more = reader.read(most)?;
+        if more.is_empty() {
+            return Ok(tail);
+        }
+        tail.extend(more);
+        tail.drain(..tail.len().saturating_sub(most));
+    }
+}
+
 /// At most so many bytes from an offset on.
-fn bytes_of(mut file: &File, from: u64, most: u64) -> io::Result<Vec<u8>> {
+pub(super) fn bytes_of(mut file: &File, from: u64, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.seek(SeekFrom::Start(from))?;
     file.take(most).read_to_end(&mut bytes)?;

@@ -6,14 +6,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use defib_autopsy::prompt_on;
 use defib_core::{Name, RunId};
 use defib_host::clock::now;
 use defib_host::output::{Moved, read_some};
@@ -23,14 +22,13 @@ use defib_host::wake::Waker;
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
-use super::segment::{Rotation, SegmentWriter};
-use super::{Activity, Place, folder};
+use super::log::Log;
+use super::losses::Losses;
+use super::prompts::PromptWatch;
+use super::segment::{Rotation, Unwritten};
+use super::{Activity, TAIL};
 use crate::terminal::Terminals;
 
-/// How much of a run's output is shown on its terminal to whoever comes later.
-const TAIL: usize = 64 << 10;
-/// How long a terminal has been quiet when it is looked at for a prompt.
-const QUIET: Duration = Duration::from_secs(2);
 /// How long those who write little at a time and without pause are left to it, so that it is moved in
 /// larger portions. It is far from filling a pipe.
 const BREATH: Timespec = Timespec { tv_sec: 0, tv_nsec: 300_000 };
@@ -66,7 +64,7 @@ pub enum ScribeEvent {
     Lost {
         /// Whose.
         agent: Name,
-        /// How much.
+        /// How much since it was last told.
         bytes: u64,
         /// Why.
         error: String,
@@ -80,6 +78,7 @@ enum Order {
     Attach(Source, Rotation),
     Close { agent: Name, run: RunId, most: usize, then: Then },
     Forget { agent: Name },
+    Settle { told: Sender<()> },
     Pack,
 }
 
@@ -116,11 +115,13 @@ impl Scribe {
             next_key: 0,
             last_moved: Instant::now(),
             sources: BTreeMap::new(),
+            unheard: BTreeMap::new(),
             logs: BTreeMap::new(),
             spoken: Spoken::default(),
             open: VecDeque::new(),
             // Each is two files. The rest is for pipes, notify sockets and connections.
             most_open: defib_host::descriptor_limit() / 8,
+            losses: Losses::default(),
             grew: Box::new(grew),
             tell: Box::new(tell),
         };
@@ -153,9 +154,17 @@ impl Scribe {
         rustix::io::ioctl_fionread(pipe) == Ok(0) && !self.spoken.has(&key.agent, key.run)
     }
 
-    /// The agent is gone; its log files stay.
+    /// The agent is gone; its log files stay. What its processes left running write from now on is read
+    /// and thrown away, and nobody is told: there is no agent any more whose output it would be.
     pub fn forget(&self, agent: Name) {
         self.order(Order::Forget { agent });
+    }
+
+    /// Has everything told that was lost and is not told yet, and waits for that, for so long at most.
+    pub fn settle(&self, patience: Duration) {
+        let (told, done) = channel();
+        self.order(Order::Settle { told });
+        let _ = done.recv_timeout(patience);
     }
 
     /// Takes no more memory than it needs.
@@ -183,30 +192,16 @@ pub struct Source {
     pub terminal: bool,
     /// Whether somebody waits for its first bytes.
     pub listened_for: bool,
-    /// When its terminal is looked at, if nothing is written until then.
-    look_at: Option<Instant>,
-    /// Whether it stood at a prompt when it was last looked at.
-    asks: bool,
+    /// Whether it asks something, on its terminal.
+    prompt: PromptWatch,
 }
 
 impl Source {
     /// The output of a run, of which nothing is known yet.
     pub const fn new(agent: Name, run: RunId, output: Arc<OwnedFd>, terminal: bool) -> Source {
-        Source { agent, run, output, terminal, listened_for: false, look_at: None, asks: false }
+        let prompt = PromptWatch::new();
+        Source { agent, run, output, terminal, listened_for: false, prompt }
     }
-}
-
-/// An agent's log, and where its present run began.
-struct Log {
-    writer: Option<Box<SegmentWriter>>,
-    run: RunId,
-    start: Place,
-    /// Whether that is on disk. It is not for the first run of all before it writes or ends: a thousand
-    /// agents that start do not wait for a thousand folders.
-    noted: bool,
-    rotation: Rotation,
-    /// Whether its turn to be closed will come.
-    in_line: bool,
 }
 
 /// The runs that have written something, by agent. One is noted before what it wrote is taken from its
@@ -249,11 +244,16 @@ struct Desk {
     /// When something was last moved to a log.
     last_moved: Instant,
     sources: BTreeMap<u64, Source>,
+    /// The output of those whose agent is gone. It is not closed: whoever writes to a pipe that nobody
+    /// reads is killed by that, and to one that nobody empties waits for ever. Whoever was to be kept
+    /// would live for no longer than its agent's name.
+    unheard: BTreeMap<u64, Arc<OwnedFd>>,
     logs: BTreeMap<Name, Log>,
     spoken: Spoken,
     /// The logs that are open, first to last, and how many may be.
     open: VecDeque<Name>,
     most_open: usize,
+    losses: Losses,
     grew: Box<dyn Fn(&Name) + Send>,
     tell: Box<dyn Fn(ScribeEvent) + Send>,
 }
@@ -264,23 +264,28 @@ impl Desk {
         loop {
             events.clear();
             let spare = rustix::buffer::spare_capacity(&mut events);
-            let timeout = self.next_quiet();
+            let timeout = self.patience();
             if epoll::wait(&self.set, spare, timeout.as_ref()).is_err() {
                 // Interrupted: nothing has happened yet.
                 continue;
             }
             let mut moved = 0;
             for event in &events {
-                match event.data.u64() {
-                    WAKE => self.wake.take(),
-                    key => moved += self.capture(key, event.flags),
+                let key = event.data.u64();
+                if key == WAKE {
+                    self.wake.take();
                 }
-                // Whoever has died does not wait behind those who write much.
+                // Before each source: whoever has died does not wait behind those who write much, and what
+                // came after an order is not taken before it.
                 while let Ok(order) = self.inbox.try_recv() {
                     self.carry_out(order);
                 }
+                if key != WAKE {
+                    moved += self.capture(key, event.flags);
+                }
             }
             self.look_at_quiet_terminals();
+            self.losses.take_due(Instant::now()).into_iter().for_each(&self.tell);
             self.take_breath(moved);
         }
     }
@@ -299,23 +304,18 @@ impl Desk {
         self.last_moved = Instant::now();
     }
 
-    /// How long until a terminal has been quiet for long enough to be looked at.
-    fn next_quiet(&self) -> Option<Timespec> {
-        let due = self.sources.values().filter_map(|source| source.look_at).min()?;
+    /// How long until there is something to do that nothing else tells us of.
+    fn patience(&self) -> Option<Timespec> {
+        let prompts = self.sources.values().filter_map(|source| source.prompt.due());
+        let due = prompts.chain(self.losses.due()).min()?;
         Timespec::try_from(due.saturating_duration_since(Instant::now())).ok()
     }
 
-    /// Whoever has stopped in the middle of its screen may be asking something.
     fn look_at_quiet_terminals(&mut self) {
         let now = Instant::now();
         for source in self.sources.values_mut() {
-            if source.look_at.is_none_or(|at| at > now) {
-                continue;
-            }
-            source.look_at = None;
-            let screen = self.terminals.lines(&source.agent, source.run).unwrap_or_default();
-            if let Some(question) = prompt_on(&screen) {
-                source.asks = true;
+            let screen = || self.terminals.lines(&source.agent, source.run).unwrap_or_default();
+            if let Some(question) = source.prompt.look(now, screen) {
                 let (agent, run) = (source.agent.clone(), source.run);
                 (self.tell)(ScribeEvent::Prompted { agent, run, question: Some(question) });
             }
@@ -326,12 +326,15 @@ impl Desk {
         match order {
             Order::Attach(source, rotation) => self.attach(source, rotation),
             Order::Close { agent, run, most, then } => then(self.close(&agent, run, most)),
-            Order::Forget { agent } => {
-                self.logs.remove(&agent);
-                self.spoken.forget(&agent);
+            Order::Forget { agent } => self.forget(&agent),
+            Order::Settle { told } => {
+                self.losses.settle_all(Instant::now()).into_iter().for_each(&self.tell);
+                // Whoever has asked may not have waited.
+                let _ = told.send(());
             }
             Order::Pack => {
                 pack(&mut self.sources);
+                pack(&mut self.unheard);
                 pack(&mut self.logs);
                 self.open.shrink_to_fit();
             }
@@ -343,7 +346,7 @@ impl Desk {
         if source.terminal {
             self.show(&source.agent, source.run, &source.output);
             // It may have asked before we came.
-            source.look_at = Some(Instant::now() + QUIET);
+            source.prompt.wrote(Instant::now());
         }
         // A descriptor that is shared with others and would block would stop us all.
         let flags = fcntl_getfl(&source.output).unwrap_or(OFlags::empty());
@@ -360,16 +363,8 @@ impl Desk {
 
     fn begin(&mut self, agent: &Name, run: RunId, rotation: Rotation) {
         let home = &self.home;
-        let log = self.logs.entry(agent.clone()).or_insert_with(|| Log {
-            writer: None,
-            run,
-            start: Place::FIRST,
-            noted: false,
-            rotation,
-            in_line: false,
-        });
-        log.rotation = rotation;
-        log.begin(home, agent, run);
+        let log = self.logs.entry(agent.clone()).or_insert_with(|| Log::new(run, rotation));
+        log.begin(home, agent, run, rotation);
         self.bound_open(agent);
         // The run before it is over, and its last line has an end by now.
         (self.grew)(agent);
@@ -379,13 +374,14 @@ impl Desk {
     /// something to write.
     fn bound_open(&mut self, agent: &Name) {
         let Some(log) = self.logs.get_mut(agent) else { return };
-        if log.writer.is_some() && !std::mem::replace(&mut log.in_line, true) {
+        if log.is_open() && !std::mem::replace(&mut log.in_line, true) {
             self.open.push_back(agent.clone());
         }
         while self.open.len() > self.most_open.max(FEWEST_OPEN) {
             let Some(oldest) = self.open.pop_front() else { return };
             if let Some(log) = self.logs.get_mut(&oldest) {
-                (log.writer, log.in_line) = (None, false);
+                log.close();
+                log.in_line = false;
             }
         }
     }
@@ -401,35 +397,34 @@ impl Desk {
     /// The last bytes of an agent's present run.
     fn tail(&mut self, agent: &Name, most: usize) -> Vec<u8> {
         let Some(log) = self.logs.get_mut(agent) else { return Vec::new() };
-        if !log.noted {
-            return Vec::new();
-        }
-        let start = log.start;
-        let writer = log.writer(&self.home, agent).ok();
-        let tail = writer.and_then(|writer| writer.tail_since(start, most as u64).ok());
+        let tail = log.tail(&self.home, agent, most);
         self.bound_open(agent);
-        tail.unwrap_or_default()
+        tail
     }
 
     /// Moves what a source has to its agent's log. Says how much that was.
     fn capture(&mut self, key: u64, flags: epoll::EventFlags) -> usize {
-        let Some(source) = self.sources.get_mut(&key) else { return 0 };
+        let Some(source) = self.sources.get_mut(&key) else {
+            self.pass_over(key);
+            return 0;
+        };
         if flags.contains(epoll::EventFlags::IN) {
             self.spoken.note(&source.agent, source.run);
         }
-        let Some(log) = self.logs.get_mut(&source.agent) else { return 0 };
+        let Some(log) = self.logs.get_mut(&source.agent) else {
+            // What is not read would wake us again at once, and for ever.
+            self.mute(key);
+            return 0;
+        };
         match log.take_from(&self.home, source, &self.terminals) {
             Ok(Moved::Bytes(bytes)) => {
                 if std::mem::take(&mut source.listened_for) {
                     let (agent, run) = (source.agent.clone(), source.run);
                     (self.tell)(ScribeEvent::Spoke { agent, run });
                 }
-                if source.terminal {
-                    source.look_at = Some(Instant::now() + QUIET);
-                    if std::mem::take(&mut source.asks) {
-                        let (agent, run) = (source.agent.clone(), source.run);
-                        (self.tell)(ScribeEvent::Prompted { agent, run, question: None });
-                    }
+                if source.terminal && source.prompt.wrote(Instant::now()) {
+                    let (agent, run) = (source.agent.clone(), source.run);
+                    (self.tell)(ScribeEvent::Prompted { agent, run, question: None });
                 }
                 self.activity.note(&source.agent, now().wall);
                 (self.grew)(&source.agent);
@@ -441,37 +436,27 @@ impl Desk {
             Ok(Moved::End) => {
                 self.detach(key);
             }
-            Err(error) => self.throw_away(key, &error),
+            Err(unwritten) => self.throw_away(key, &unwritten),
         }
         0
     }
 
     /// The log cannot be written: the output is read and lost, so that the agent can go on.
-    fn throw_away(&mut self, key: u64, error: &io::Error) {
+    fn throw_away(&mut self, key: u64, unwritten: &Unwritten) {
         let Some(source) = self.sources.get(&key) else { return };
         if let Some(log) = self.logs.get_mut(&source.agent) {
             // It is opened anew when there is more, and may be well by then.
-            log.writer = None;
+            log.close();
         }
-        let (mut bytes, mut block) = (0, vec![0; 1 << 16]);
-        let ended = loop {
-            match read_some(&source.output, &mut block) {
-                Ok(Moved::Bytes(read)) => {
-                    bytes += read as u64;
-                    if source.terminal {
-                        self.terminals.wrote(&source.agent, source.run, &block[..read]);
-                    }
-                }
-                Ok(Moved::WouldBlock) => break false,
-                Ok(Moved::End) | Err(_) => break true,
+        let (read, ended) = read_away(&source.output, |block| {
+            if source.terminal {
+                self.terminals.wrote(&source.agent, source.run, block);
             }
-            if bytes > 16 << 20 {
-                break false;
-            }
-        };
+        });
+        let (bytes, error) = (unwritten.bytes + read, unwritten.error.to_string());
         if bytes > 0 {
-            let (agent, error) = (source.agent.clone(), error.to_string());
-            (self.tell)(ScribeEvent::Lost { agent, bytes, error });
+            let lost = self.losses.add(Instant::now(), &source.agent, bytes, error);
+            lost.into_iter().for_each(&self.tell);
         }
         if ended {
             self.detach(key);
@@ -496,8 +481,8 @@ impl Desk {
                     Ok(Moved::Bytes(_)) => took = true,
                     Ok(Moved::WouldBlock) => break,
                     Ok(Moved::End) => self.detach(key),
-                    Err(error) => {
-                        self.throw_away(key, &error);
+                    Err(unwritten) => {
+                        self.throw_away(key, &unwritten);
                         break;
                     }
                 }
@@ -507,6 +492,7 @@ impl Desk {
             self.activity.note(agent, now().wall);
             (self.grew)(agent);
         }
+        self.losses.settle(Instant::now(), agent).into_iter().for_each(&self.tell);
         self.terminals.close(agent, run);
         self.tail(agent, most)
     }
@@ -516,56 +502,54 @@ impl Desk {
             let _ = epoll::delete(&self.set, &source.output);
         }
     }
+
+    fn forget(&mut self, agent: &Name) {
+        let of_it = |(key, source): (&u64, &Source)| (source.agent == *agent).then_some(*key);
+        let keys: Vec<u64> = self.sources.iter().filter_map(of_it).collect();
+        for key in keys {
+            self.mute(key);
+        }
+        self.logs.remove(agent);
+        self.open.retain(|open| open != agent);
+        self.spoken.forget(agent);
+        self.losses.settle(Instant::now(), agent).into_iter().for_each(&self.tell);
+    }
+
+    /// What comes from a source is nobody's any more.
+    fn mute(&mut self, key: u64) {
+        if let Some(source) = self.sources.remove(&key) {
+            self.unheard.insert(key, source.output);
+        }
+    }
+
+    /// Reads what comes from who is not listened to any more.
+    fn pass_over(&mut self, key: u64) {
+        let Some(output) = self.unheard.get(&key) else { return };
+        let (_, ended) = read_away(output, |_| {});
+        if ended {
+            let _ = epoll::delete(&self.set, output);
+            self.unheard.remove(&key);
+        }
+    }
 }
 
-impl Log {
-    fn begin(&mut self, home: &Path, agent: &Name, run: RunId) {
-        if self.run != run {
-            if !self.noted {
-                // It has ended without a word, and is noted all the same.
-                let _ = self.writer(home, agent);
+/// Reads what there is, but not without end. Says how much that was, and whether no more will come.
+fn read_away(output: &OwnedFd, mut look: impl FnMut(&[u8])) -> (u64, bool) {
+    let (mut bytes, mut block) = (0, vec![0; 1 << 16]);
+    loop {
+        match read_some(output, &mut block) {
+            Ok(Moved::Bytes(read)) => {
+                bytes += read as u64;
+                look(&block[..read]);
             }
-            (self.run, self.noted) = (run, false);
+            Ok(Moved::WouldBlock) => return (bytes, false),
+            Ok(Moved::End) | Err(_) => return (bytes, true),
         }
-        if self.writer.is_some() || folder(home, agent).exists() {
-            // Where it cannot be noted now, it is when it writes.
-            let _ = self.writer(home, agent);
+        if bytes > 16 << 20 {
+            return (bytes, false);
         }
-    }
-
-    /// Open, with the present run noted.
-    fn writer(&mut self, home: &Path, agent: &Name) -> io::Result<&mut SegmentWriter> {
-        // A new run begins in files that are there.
-        let noted = self.noted;
-        let writer = match self.writer.take().filter(|writer| noted || !writer.was_removed()) {
-            Some(writer) => writer,
-            None => Box::new(SegmentWriter::open(&folder(home, agent), self.rotation)?),
-        };
-        let writer = self.writer.insert(writer);
-        writer.set_rotation(self.rotation);
-        if !self.noted {
-            self.start = writer.begin_run(self.run)?;
-            self.noted = true;
-        }
-        Ok(writer)
-    }
-
-    fn take_from(
-        &mut self,
-        home: &Path,
-        source: &Source,
-        terminals: &Terminals,
-    ) -> io::Result<Moved> {
-        let writer = self.writer(home, &source.agent)?;
-        if !source.terminal {
-            return writer.splice_from(source.output.as_fd());
-        }
-        let mut block = [0; 1 << 14];
-        let moved = read_some(&source.output, &mut block)?;
-        if let Moved::Bytes(read) = moved {
-            terminals.wrote(&source.agent, source.run, &block[..read]);
-            writer.append(&block[..read])?;
-        }
-        Ok(moved)
     }
 }
+
+#[cfg(test)]
+mod tests;

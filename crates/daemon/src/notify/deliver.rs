@@ -58,7 +58,7 @@ impl Channel {
             Some(Secret::Env(name)) => Ok(Some(self.variable(name)?.as_bytes().to_vec())),
             Some(Secret::File(path)) => {
                 let path = self.folder.join(path);
-                let text = std::fs::read(&path)
+                let text = crate::plain::bytes_of(&path)
                     .map_err(|error| format!("secret_file {}: {error}", path.display()))?;
                 let text = text.trim_ascii_end();
                 if text.is_empty() {

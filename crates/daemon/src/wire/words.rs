@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use defib_core::name::MAX_NAME_LEN;
-use defib_core::{Class, CrashReason, Kind, State, Strategy, Verdict};
+use defib_core::{Class, CrashReason, Goal, Kind, State, Strategy, Verdict};
 use serde::Serialize;
 use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
 use utoipa::openapi::{KnownFormat, RefOr, SchemaFormat};
@@ -24,6 +24,7 @@ const STATES: [State; 10] = [
     State::Halted,
     State::CrashedOut,
 ];
+const GOALS: [Goal; 3] = [Goal::Up, Goal::Stopped, Goal::Down];
 const KINDS: [Kind; 6] =
     [Kind::Clean, Kind::Voluntary, Kind::Dumb, Kind::Environment, Kind::Smart, Kind::FixNeeded];
 const VERDICTS: [Verdict; 6] = [
@@ -78,6 +79,11 @@ stand_in!(
     /// The state of an agent.
     StateWord,
     one_of(&STATES, "What an agent is doing.")
+);
+stand_in!(
+    /// What is wanted of an agent.
+    GoalWord,
+    one_of(&GOALS, "What is wanted of an agent: `stopped` by its name, or `down` with its project.")
 );
 stand_in!(
     /// What an agent died of.
