@@ -140,6 +140,19 @@ impl Client {
         self.runtime.block_on(self.shows_life())
     }
 
+    /// Whether there is a daemon, for those who would do nothing without one. One that is just being
+    /// replaced is waited for: its agents run all the while. One that is there and answers nobody is a
+    /// failure.
+    pub(crate) fn is_there(&self) -> Result<bool, Failure> {
+        if self.is_up() || self.lock().exists() && self.comes_back() {
+            return Ok(true);
+        }
+        if self.is_locked() {
+            return Err(self.not_answering());
+        }
+        Ok(false)
+    }
+
     /// Hands over what comes, piece by piece, until it ends or `take` has had enough.
     pub(crate) fn stream(
         &self,
@@ -260,6 +273,10 @@ impl Client {
                 return Err(Failure::new(Code::NoDaemon, message)
                     .hint("`defib up` starts one; --home or DEFIB_HOME picks another folder"));
             }
+            Err(Trouble::Forbidden(message)) => {
+                return Err(Failure::new(Code::Failed, message)
+                    .hint("it is another user's daemon; --home or DEFIB_HOME picks your own"));
+            }
             Err(Trouble::Other(message)) => return Err(Failure::lost(message)),
         };
         if response.status() == StatusCode::OK {
@@ -323,8 +340,13 @@ impl Client {
 
     /// Whether a keeper holds the home.
     fn is_locked(&self) -> bool {
-        let lock = self.home.path().join("lock");
+        let lock = self.lock();
         lock.exists() && matches!(HomeLock::take(&lock), Ok(None))
+    }
+
+    /// The file that a keeper holds.
+    fn lock(&self) -> PathBuf {
+        self.home.path().join("lock")
     }
 
     /// Waits for the daemon that another process has just started.
@@ -385,7 +407,11 @@ impl Client {
             if absent.contains(&error.kind()) {
                 return Trouble::NoDaemon;
             }
-            Trouble::Other(format!("cannot reach {}: {error}", self.home.socket().display()))
+            let message = format!("cannot reach {}: {error}", self.home.socket().display());
+            if error.kind() == io::ErrorKind::PermissionDenied {
+                return Trouble::Forbidden(message);
+            }
+            Trouble::Other(message)
         })?;
         let other = |error: hyper::Error| Trouble::Other(format!("lost the daemon: {error}"));
         let (mut sender, connection) =
@@ -458,6 +484,7 @@ pub(crate) fn is_plain(name: &std::ffi::OsStr) -> bool {
 
 enum Trouble {
     NoDaemon,
+    Forbidden(String),
     Other(String),
 }
 

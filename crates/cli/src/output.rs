@@ -23,6 +23,11 @@ pub(crate) fn draw(before: &str, text: &str, after: &str) -> Result<(), Failure>
     raw(format!("{before}{text}{after}").as_bytes()).map(drop)
 }
 
+/// So many of something that a word of English stands for.
+pub(crate) fn count(number: usize, word: &str) -> String {
+    format!("{number} {word}{}", if number == 1 { "" } else { "s" })
+}
+
 /// Writes a value as JSON.
 pub(crate) fn json(value: &impl serde::Serialize) -> Result<(), Failure> {
     let text =

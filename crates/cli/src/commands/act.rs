@@ -19,6 +19,7 @@ pub(crate) struct Targets {
 
 /// Start agents
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  defib start reviewer\n  defib start pipeline --no-wait")]
 pub(crate) struct Start {
     #[command(flatten)]
     targets: Targets,
@@ -26,7 +27,13 @@ pub(crate) struct Start {
 
 /// Stop agents; they stay down until they are started
 #[derive(Debug, clap::Args)]
-#[command(after_help = "A second stop kills what the first has not ended.")]
+#[command(after_help = "\
+A second stop kills what the first has not ended.
+
+Examples:
+  defib stop reviewer
+  defib stop pipeline builder
+  defib stop --kill reviewer")]
 pub(crate) struct Stop {
     #[command(flatten)]
     targets: Targets,
@@ -37,6 +44,7 @@ pub(crate) struct Stop {
 
 /// Restart agents; that never counts as a crash
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  defib restart reviewer\n  defib restart --fresh reviewer")]
 pub(crate) struct Restart {
     #[command(flatten)]
     targets: Targets,
@@ -47,6 +55,7 @@ pub(crate) struct Restart {
 
 /// Put crashed-out or halted agents back, with empty windows
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  defib why reviewer\n  defib revive reviewer")]
 pub(crate) struct Revive {
     #[command(flatten)]
     targets: Targets,
@@ -89,7 +98,13 @@ fn act(
     let options = ActionOptions { no_wait: targets.no_wait, ..options };
     let mut failure = None;
     for name in &targets.names {
-        let path = format!("/api/v1/agents/{}/{}", segment(name)?, action.word());
+        let path = match segment(name) {
+            Ok(name) => format!("/api/v1/agents/{name}/{}", action.word()),
+            Err(error) => {
+                failure.get_or_insert(error);
+                continue;
+            }
+        };
         let mut answer = client.post::<Vec<AgentStatus>>(&path, &options);
         if matches!(&answer, Err(failure) if failure.is_lost()) && client.comes_back() {
             // The next daemon goes on with what the last one had taken; to ask again does no harm.

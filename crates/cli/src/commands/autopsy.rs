@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use defib_autopsy::{Case, Kind, TAIL_BYTES, UserRule};
+use defib_autopsy::{Case, EVIDENCE_CHARS, Kind, TAIL_BYTES, UserRule};
 use defib_config::config::Rule;
 use defib_core::run::Status;
 use defib_core::{Class, Signal, Wall};
@@ -87,7 +87,7 @@ impl Autopsy {
         let finding = finding.as_ref();
         output::json(&Answer {
             class: finding.map(|finding| finding.class),
-            evidence: finding.and_then(|finding| finding.evidence.as_deref()),
+            evidence: finding.and_then(|finding| finding.evidence.as_deref()).map(beginning),
             resets_at: finding.and_then(|finding| finding.resets_at).and_then(rfc3339),
         })
     }
@@ -155,4 +155,10 @@ fn last_bytes(mut from: impl Read) -> io::Result<Vec<u8>> {
 
 fn rfc3339(at: Wall) -> Option<String> {
     Timestamp::from_millisecond(at.as_millis()).ok().map(|at| at.to_string())
+}
+
+/// As much of evidence as is shown.
+fn beginning(evidence: &str) -> &str {
+    let end = evidence.char_indices().nth(EVIDENCE_CHARS).map_or(evidence.len(), |(at, _)| at);
+    &evidence[..end]
 }

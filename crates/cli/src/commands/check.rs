@@ -42,6 +42,7 @@ impl Check {
             Some(_) if self.json => Ok(()),
             Some(config) => {
                 let is_set = |name: &str| std::env::var_os(name).is_some();
+                warnings::warn(config);
                 for line in unset(config, is_set) {
                     anstream::eprintln!("warning: {line}");
                 }
@@ -95,14 +96,11 @@ fn told(loaded: &Loaded) -> Result<String, Failure> {
 
 /// What a valid file declares, a line an agent.
 fn summary(origin: &str, config: &Config) -> String {
-    let count = |number: usize, word: &str| {
-        format!("{number} {word}{}", if number == 1 { "" } else { "s" })
-    };
     let mut text = format!(
         "{origin} is valid: project {}, {}, {}\n",
         config.project,
-        count(config.agents.len(), "agent"),
-        count(config.groups.len(), "group"),
+        output::count(config.agents.len(), "agent"),
+        output::count(config.groups.len(), "group"),
     );
     let width = config.agents.iter().map(|a| a.name.as_str().chars().count()).max().unwrap_or(0);
     for agent in &config.agents {

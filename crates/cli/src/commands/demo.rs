@@ -22,7 +22,10 @@ use crate::output;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 It takes about half a minute, in a folder of its own that is removed afterwards. Ctrl-C ends it \
-early.")]
+early.
+
+Example:
+  defib demo")]
 pub(crate) struct Demo {}
 
 const CONFIG: &str = r#"
@@ -69,7 +72,7 @@ impl Demo {
         let outcome = tour(&context, &folder, &interrupted);
         // Whatever happened, nothing is left behind.
         if let Ok(client) = context.client()
-            && client.is_up()
+            && client.is_there()?
         {
             client.close()?;
         }

@@ -1,17 +1,21 @@
 //! `defib down`.
 
-use std::time::Duration;
-
 use defib_core::Name;
 use serde_json::json;
 
-use super::status::{is_down, statuses};
 use super::{ConfigFile, Context};
-use crate::failure::Failure;
+use crate::failure::{Code, Failure};
 use crate::output;
 
 /// Stop this project's agents in reverse order; with --all, the daemon too
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+A file that is gone or broken is known by its path.
+
+Examples:
+  defib down
+  defib down -f night/defib.toml
+  defib down --all")]
 pub(crate) struct Down {
     #[command(flatten)]
     file: ConfigFile,
@@ -24,22 +28,28 @@ impl Down {
     pub(crate) fn run(&self, context: &Context) -> Result<(), Failure> {
         let client = context.client()?;
         if self.all {
-            if !client.is_up() {
+            if !client.is_there()? {
                 return output::print("no daemon is running\n");
             }
             client.close()?;
             return output::print("all agents are down, and the daemon with them\n");
         }
-        let project = self.file.config()?.project;
-        let names: Vec<Name> = client.insist("/api/v1/down", &json!({ "project": project }))?;
-        loop {
-            let now = statuses(context, &[])?;
-            let ours = now.iter().filter(|status| status.project == project);
-            let left = ours.filter(|status| !is_down(status)).count();
-            if left == 0 {
-                return output::print(&format!("{project} is down: {} agents\n", names.len()));
+        // Who cannot read the file any more still wants its agents to end.
+        let config = self.file.config();
+        let project = config.as_ref().ok().map(|config| config.project.clone());
+        let file = self.file.location()?;
+        // It answers when it is so, or when somebody wants it up again.
+        let down = json!({ "project": project, "file": file, "wait": true });
+        let names: Vec<Name> = match (client.insist("/api/v1/down", &down), config) {
+            (Err(unknown), Err(failure)) if unknown.is(Code::NoAgent) => {
+                return Err(failure.hint(
+                    "`defib down --all` ends every project, `defib stop NAME` one agent; neither \
+                     needs the file",
+                ));
             }
-            std::thread::sleep(Duration::from_millis(20));
-        }
+            (answer, _) => answer?,
+        };
+        let shown = project.map_or_else(|| file.display().to_string(), |name| name.to_string());
+        output::print(&format!("{shown} is down: {}\n", output::count(names.len(), "agent")))
     }
 }

@@ -90,7 +90,8 @@ fn keeper(home: &Home, occasion: Occasion, heir: bool) -> Result<(), Failure> {
     };
     let metadata = std::fs::metadata(home.path()).map_err(failed("the home"))?;
     let home_key = format!("{}-{}", metadata.dev(), metadata.ino());
-    let Swept { killed, left } = defib_host::sweep(&home_key);
+    let places = home.path().join("cgroups");
+    let Swept { killed, left } = defib_host::sweep(&home_key, &places);
     if killed > 0 {
         // What an earlier keeper left behind; nobody reads this unless something is odd.
         let line = format!("defib: {killed} processes of a keeper that was killed were ended\n");
@@ -119,6 +120,7 @@ fn keeper(home: &Home, occasion: Occasion, heir: bool) -> Result<(), Failure> {
         log: None,
         home_key,
         cgroups: true,
+        places,
         kept: will.into_kept(),
     };
     // The lock is held as long as this process lives, whatever number its descriptor has by then.

@@ -14,6 +14,7 @@ mod events;
 mod export;
 mod first;
 mod fund;
+mod history;
 mod import;
 mod internal;
 mod ledger;
@@ -93,7 +94,7 @@ pub(crate) enum Command {
     Revoke(caps::Revoke),
     Fund(fund::Fund),
     Ledger(ledger::Ledger),
-    History(events::History),
+    History(history::History),
     Events(events::Events),
     Check(check::Check),
     Plan(plan::Plan),
@@ -181,7 +182,8 @@ pub(crate) fn segment(name: &str) -> Result<String, Failure> {
             Ok(name.bytes().map(escape).collect())
         }
         Err(error) => {
-            Err(Failure::new(Code::NoAgent, format!("no agent is called {name:?}: {error}")))
+            Err(Failure::new(Code::NoAgent, format!("no agent is called {name:?}: {error}"))
+                .hint("`defib status` shows the agents there are"))
         }
     }
 }
@@ -213,6 +215,19 @@ impl ConfigFile {
 
     pub(crate) fn path(&self) -> &Path {
         &self.file
+    }
+
+    /// Where it lies: the same however somebody got there, also when it is gone.
+    pub(crate) fn location(&self) -> Result<PathBuf, Failure> {
+        let path = std::path::absolute(&self.file).map_err(|error| {
+            Failure::new(Code::Failed, format!("{}: {error}", self.file.display()))
+                .hint("go to a folder that is there, or give -f with a whole path")
+        })?;
+        let folder = path.parent().and_then(|folder| folder.canonicalize().ok());
+        Ok(match (folder, path.file_name()) {
+            (Some(folder), Some(name)) => folder.join(name),
+            (None, _) | (_, None) => path.canonicalize().unwrap_or(path),
+        })
     }
 
     /// How it is read.

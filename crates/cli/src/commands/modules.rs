@@ -2,6 +2,7 @@
 //!
 //! None of it keeps anything from being started. What is wrong is said, and that is all.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -52,13 +53,20 @@ pub(crate) fn check(config: &Config) -> Vec<String> {
     }
     for (name, module) in modules() {
         let path = at(module.registry.as_ref().unwrap_or(&module.runner));
-        let Ok(text) = std::fs::read_to_string(&path) else {
-            // Of a runner that is not there it has been said.
-            if !seen.contains(&path) {
-                warnings.push(format!("the registry {} is not there", path.display()));
+        let text = match defib_daemon::read_plain(&path) {
+            Ok(text) => text,
+            // Of a runner that is not there or has nothing in it, it has been said.
+            Err(_) if seen.contains(&path) => continue,
+            Err(error) => {
+                let shown = path.display();
+                warnings.push(if error.kind() == io::ErrorKind::NotFound {
+                    format!("the registry {shown} is not there")
+                } else {
+                    format!("the registry {shown} cannot be read: {error}")
+                });
                 seen.push(path);
+                continue;
             }
-            continue;
         };
         if registry(&text).is_some_and(|known| known.iter().any(|known| known == name.as_str())) {
             continue;
@@ -71,7 +79,23 @@ pub(crate) fn check(config: &Config) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
     use super::*;
+
+    #[test]
+    fn a_registry_that_is_a_pipe_is_said_and_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("runner.py"), "x\n").unwrap();
+        let pipe = folder.path().join("registry.py");
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+        let text = "[module.news]\nrunner = \"runner.py\"\npackage = \".\"\n\
+                    registry = \"registry.py\"\n";
+        let config = defib_config::parse_in(folder.path(), text).config.unwrap();
+        let told = check(&config);
+        let [told] = told.as_slice() else { panic!("{told:?}") };
+        assert!(told.contains("the registry") && told.contains("no regular file"), "{told}");
+    }
 
     #[test]
     fn the_status_line_of_modules_comes_every_30_seconds_unless_somebody_says_otherwise() {

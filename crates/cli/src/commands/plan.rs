@@ -11,6 +11,7 @@ use crate::output;
 
 /// Show what a reload would restart, without doing it
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  defib plan\n  defib plan --json | jq .restarted")]
 pub(crate) struct Plan {
     #[command(flatten)]
     file: ConfigFile,
@@ -21,6 +22,13 @@ pub(crate) struct Plan {
 
 /// Apply the config file: only what changed is restarted
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+What is new or changed is started, as far as nobody stopped it; all else stays as it is. `defib plan`
+shows it beforehand. A project that is not up is brought up by `defib up`.
+
+Examples:
+  defib reload
+  defib reload -f night/defib.toml")]
 pub(crate) struct Reload {
     #[command(flatten)]
     file: ConfigFile,
@@ -53,6 +61,8 @@ fn shown(changes: &Changes) -> String {
     let rows = [
         ("start (new)", &changes.added),
         ("restart (command or environment changed)", &changes.restarted),
+        ("start (command or environment changed)", &changes.started),
+        ("changed, not running", &changes.pending),
         ("keep running (policy changed)", &changes.changed),
         ("stop (gone from the file)", &changes.removed),
     ];

@@ -1,16 +1,19 @@
 //! `defib run` and `defib rm`: an agent without a file of its own.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use defib_config::{Format, Options, Report};
 use defib_core::{Name, Preset};
-use defib_daemon::wire::{Mode, Plan, UpRequest};
+use defib_daemon::wire::{AgentStatus, Mode, Plan, UpRequest};
 
 use serde_json::Value;
 
 use super::warnings;
 use super::{Context, segment};
+use crate::client::Client;
 use crate::failure::{Code, Failure};
 use crate::output;
 
@@ -25,7 +28,7 @@ Examples:
 A spawn request is a JSON object: name, command, args, cwd, env and any other key of [agent.NAME];
 autoRestart, maxDeaths (5), windowSeconds (60) and respawnOnZero say what becomes of its deaths.")]
 pub(crate) struct Run {
-    /// Its name; else that of the program
+    /// Its name; else that of the program, with a number where another has it
     #[arg(long)]
     name: Option<String>,
     /// The rule set
@@ -57,6 +60,7 @@ pub(crate) struct Run {
 
 /// Take an agent away that was added by `run`
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  defib rm web")]
 pub(crate) struct Rm {
     /// The agent
     #[arg(value_name = "NAME")]
@@ -73,18 +77,62 @@ impl Run {
             let text = self.toml(&name)?;
             (name, text)
         };
-        let home = context.home()?;
         let client = context.client()?;
         client.ensure_daemon()?;
-        let folder = home.path().join("adhoc");
+        if self.is_named() {
+            if is_there(&client, &name)? {
+                return Err(taken(&name));
+            }
+            return self.add(context, &client, &name, &text);
+        }
+        // The program's name is nobody's wish: the next one of it gets a number.
+        let known: Vec<AgentStatus> = client.get("/api/v1/agents")?;
+        let is_known = |name: &Name| {
+            let of = |status: &AgentStatus| {
+                status.name.plain() == *name
+                    || status.project == *name
+                    || status.group.as_ref().is_some_and(|group| group.plain() == *name)
+            };
+            known.iter().any(of)
+        };
+        let mut number = 1_u32;
+        let mut candidate = name.clone();
+        loop {
+            if !is_known(&candidate) {
+                let text = self.toml(&candidate)?;
+                match self.add(context, &client, &candidate, &text) {
+                    Err(failure) if failure.is(Code::NotInState) => {}
+                    outcome => return outcome,
+                }
+            }
+            number += 1;
+            candidate = parsed(&format!("{name}-{number}"))?;
+        }
+    }
+
+    /// Whether somebody has chosen its name.
+    fn is_named(&self) -> bool {
+        self.name.is_some() || self.from.is_some()
+    }
+
+    /// Adds it under a name that nobody seems to have.
+    fn add(
+        &self,
+        context: &Context,
+        client: &Client,
+        name: &Name,
+        text: &str,
+    ) -> Result<(), Failure> {
+        let folder = context.home()?.path().join("adhoc");
         let path = folder.join(format!("{name}.toml"));
         let failed = |error: std::io::Error| {
             Failure::new(Code::Failed, format!("cannot write {}: {error}", path.display()))
+                .hint("see that there is space, and that the folder is yours")
         };
-        let outcome = defib_config::parse_in(&folder, &text);
+        let outcome = defib_config::parse_in(&folder, text);
         let Some(config) = outcome.config else {
             let origin = path.display().to_string();
-            let report = defib_config::Report::new(&origin, &text, &outcome.diagnostics);
+            let report = defib_config::Report::new(&origin, text, &outcome.diagnostics);
             anstream::eprint!("{}", report.render(true));
             return Err(Failure::told(Code::Usage));
         };
@@ -100,9 +148,23 @@ impl Run {
         };
         // Whether it can be applied is known before its file is there.
         let _: Plan = client.post("/api/v1/plan", &request)?;
-        defib_daemon::adhoc::keep(&path, &text).map_err(failed)?;
+        match defib_daemon::adhoc::keep_new(&path, text) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                // Another has been faster, or its agent was never added: then nobody misses it.
+                if !self.is_named() || is_there(client, name)? {
+                    return Err(taken(name));
+                }
+                defib_daemon::adhoc::keep(&path, text).map_err(failed)?;
+            }
+            kept => kept.map_err(failed)?,
+        }
         // Another project may have an agent of that name.
-        let name = client.bring_up(&request)?.pop().unwrap_or(name);
+        let names = client.bring_up(&request).inspect_err(|failure| {
+            if !failure.is_lost() {
+                let _ = std::fs::remove_file(&path);
+            }
+        })?;
+        let name = names.last().unwrap_or(name);
         output::print(&format!("{name} is added; `defib logs -f {name}` shows what it writes\n"))
     }
 
@@ -110,6 +172,7 @@ impl Run {
     fn requested(&self, file: &Path) -> Result<(Name, String), Failure> {
         let text = std::fs::read_to_string(file).map_err(|error| {
             Failure::new(Code::Failed, format!("cannot read {}: {error}", file.display()))
+                .hint("--from takes a JSON file; `defib run --help` says what is in it")
         })?;
         let options = Options { format: Some(Format::Celistra), ..Options::default() };
         let imported = defib_config::import(file, &text, &options);
@@ -149,10 +212,7 @@ impl Run {
             let program = self.command.first().map(String::as_str).unwrap_or_default();
             program.rsplit('/').next().unwrap_or(program).to_owned()
         };
-        Name::parse(&text).map_err(|error| {
-            Failure::new(Code::Usage, format!("{text:?} is no name: {error}"))
-                .hint("give one with --name")
-        })
+        parsed(&text)
     }
 
     /// The config file that says the same.
@@ -173,14 +233,38 @@ impl Run {
             }
         }
         let _ = writeln!(text, "\n[agent.{}.env]", quoted(name.as_str()));
+        let mut given = BTreeSet::new();
         for pair in &self.env {
             let Some((name, value)) = pair.split_once('=') else {
-                return Err(Failure::new(Code::Usage, format!("{pair:?} is not NAME=VALUE")));
+                return Err(Failure::new(Code::Usage, format!("{pair:?} is not NAME=VALUE"))
+                    .hint(format!("`--env {pair}=value` sets it")));
             };
+            if !given.insert(name) {
+                return Err(Failure::new(Code::Usage, format!("{name} is given twice"))
+                    .hint("each variable has one value; leave out one --env"));
+            }
             let _ = writeln!(text, "{} = {}", quoted(name), quoted(value));
         }
         Ok(text)
     }
+}
+
+fn parsed(text: &str) -> Result<Name, Failure> {
+    Name::parse(text).map_err(|error| {
+        Failure::new(Code::Usage, format!("{text:?} is no name: {error}"))
+            .hint("give one with --name")
+    })
+}
+
+/// Whether an agent of this name was added without a file.
+fn is_there(client: &Client, name: &Name) -> Result<bool, Failure> {
+    let known: Vec<AgentStatus> = client.get("/api/v1/agents")?;
+    Ok(known.iter().any(|status| status.project == *name && status.name.plain() == *name))
+}
+
+fn taken(name: &Name) -> Failure {
+    Failure::new(Code::NotInState, format!("{name} is there already"))
+        .hint(format!("give another --name, or take it away with `defib rm {name}`"))
 }
 
 impl Rm {

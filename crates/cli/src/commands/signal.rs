@@ -7,11 +7,11 @@ use super::{Context, segment};
 use crate::failure::Failure;
 use crate::output;
 
-/// Send a signal to an agent's process
+/// Send a signal to an agent's process, or to those of a group's members
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  defib signal reviewer USR1")]
+#[command(after_help = "Examples:\n  defib signal reviewer USR1\n  defib signal pipeline HUP")]
 pub(crate) struct Signal {
-    /// The agent
+    /// The agent, or a group
     #[arg(value_name = "NAME")]
     name: String,
     /// The signal: TERM, SIGUSR1, 9

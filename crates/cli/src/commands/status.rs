@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use super::Context;
 use crate::failure::Failure;
 use crate::output;
-use crate::table::{Cell, table};
+use crate::table::{Cell, cut, table, width};
 
 /// Show every agent, or those named, one line each
 #[derive(Debug, clap::Args)]
@@ -88,14 +88,37 @@ pub(crate) fn statuses(context: &Context, names: &[String]) -> Result<Vec<AgentS
     Ok(all)
 }
 
+/// What can be left out of an overview where there is little room, the least of all first.
+const LEFT_OUT: [&str; 3] = ["LAST ACTIVITY", "RUN", "PID"];
+
+/// A line an agent, on so many columns.
+pub(crate) fn overview_within(statuses: &[AgentStatus], now: Timestamp, columns: usize) -> String {
+    let without = |count: usize| overview_without(statuses, now, &LEFT_OUT[..count]);
+    let fits = (0..LEFT_OUT.len()).map(without).find(|text| width(text) <= columns);
+    let text = fits.unwrap_or_else(|| without(LEFT_OUT.len()));
+    text.lines().map(|line| cut(line, columns) + "\n").collect()
+}
+
 /// A line an agent.
 pub(crate) fn overview(statuses: &[AgentStatus], now: Timestamp) -> String {
-    let rows: Vec<Vec<Cell>> = statuses.iter().map(|status| row(status, now)).collect();
+    overview_without(statuses, now, &[])
+}
+
+fn overview_without(statuses: &[AgentStatus], now: Timestamp, without: &[&str]) -> String {
+    let mut rows: Vec<Vec<Cell>> = statuses.iter().map(|status| row(status, now)).collect();
     let mut head = vec!["AGENT", "STATE", "PID", "RUN", "RESTARTS", "UPTIME", "LAST ACTIVITY"];
     head.extend(["LAST DEATH", "NEXT"]);
     // Few agents say anything of themselves.
     if statuses.iter().any(|status| status.status_text.is_some()) {
         head.push("SAYS");
+    }
+    for title in without {
+        if let Some(at) = head.iter().position(|known| known == title) {
+            head.remove(at);
+            for row in &mut rows {
+                row.remove(at);
+            }
+        }
     }
     table(&head, &rows)
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use defib_config::Config;
-use defib_core::{Name, State};
+use defib_core::{Goal, Name, State};
 use defib_daemon::wire::{AgentStatus, DaemonInfo, Mode, UpRequest};
 use serde_json::{Value, json};
 
@@ -22,6 +22,8 @@ use crate::output;
 
 /// How long `--detach` waits for agents to have started.
 const SETTLE: Duration = Duration::from_secs(30);
+/// How long agents are waited for that are to go down.
+const GO_DOWN: Duration = Duration::from_secs(600);
 /// Nobody starts agents faster than one in this time: looking earlier would only disturb.
 const QUICKEST: Duration = Duration::from_micros(100);
 /// How often the live view is drawn.
@@ -51,18 +53,28 @@ pub(crate) struct Up {
     #[arg(long)]
     detach: bool,
     /// Print a line with every agent's state, so often
-    #[arg(long, value_name = "EVERY", value_parser = defib_core::span::parse)]
+    #[arg(long, value_name = "EVERY", value_parser = every)]
     status_line: Option<Duration>,
     /// Beside a keeper that is the first process of a container
     #[arg(long = first::BESIDE_KEEPER, hide = true)]
     beside_keeper: bool,
 }
 
+/// How often a line is printed. Faster than this, nothing else would be done.
+fn every(text: &str) -> Result<Duration, String> {
+    let span = defib_core::span::parse(text).map_err(|error| error.to_string())?;
+    if span < VIEW_EVERY {
+        return Err("the shortest is 1s".to_owned());
+    }
+    Ok(span)
+}
+
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum ModeWord {
     /// Indefinitely
     Continuous,
-    /// Each agent once, without restarts; the exit code says whether all went well
+    /// Each agent once, without restarts; the exit code says whether all went well. Agents with a
+    /// trigger of their own (`manual`, `cron`) are neither started nor waited for
     Once,
     /// Indefinitely, without start delays
     Dev,
@@ -185,6 +197,10 @@ impl Up {
                 if every.is_some() {
                     due = due.min(line_due);
                 }
+                // Nobody here can ask what is to become of it, and elsewhere it was decided.
+                if !is_terminal && !self.beside_keeper && was_taken_down(&ours) {
+                    return output::print(&format!("{project} was taken down\n"));
+                }
             }
             let wish = match interrupted.next(due.saturating_duration_since(Instant::now())) {
                 Some(_) if self.beside_keeper => Wish::GoOn,
@@ -296,15 +312,42 @@ fn take_down(context: &Context, project: &Name) -> Result<(), Failure> {
     output::print(&format!("\ntaking {project} down\n"))?;
     let down = json!({ "project": project });
     let _: Vec<Name> = context.client()?.insist("/api/v1/down", &down)?;
-    wait_until(context, project, Duration::from_secs(600), |ours| ours.iter().all(is_down))?;
+    await_down(context, project)?;
     output::print(&format!("{project} is down\n"))
+}
+
+/// Returns when no agent of a project is left that runs or will run by itself.
+fn await_down(context: &Context, project: &Name) -> Result<(), Failure> {
+    let ours = wait_until(context, project, GO_DOWN, |ours| ours.iter().all(is_down))?;
+    all_down(project, &ours)
+}
+
+/// Whether all are down; else, who is not.
+fn all_down(project: &Name, ours: &[AgentStatus]) -> Result<(), Failure> {
+    let left: Vec<&AgentStatus> = ours.iter().filter(|status| !is_down(status)).collect();
+    if left.is_empty() {
+        return Ok(());
+    }
+    let listed = |show: &dyn Fn(&AgentStatus) -> String, between: &str| {
+        left.iter().map(|status| show(status)).collect::<Vec<String>>().join(between)
+    };
+    let states = listed(&|status| format!("{} is {}", status.name, status.state.word()), ", ");
+    let names = listed(&|status| status.name.to_string(), " ");
+    let minutes = GO_DOWN.as_secs() / 60;
+    let message = format!("{project} is not down after {minutes} minutes: {states}");
+    Err(Failure::new(Code::Failed, message)
+        .hint(format!("`defib stop --kill {names}` does not wait for them to end by themselves")))
+}
+
+/// Whether somebody took the project of these agents down, and it is.
+fn was_taken_down(ours: &[AgentStatus]) -> bool {
+    let is_gone = |status: &AgentStatus| status.goal == Goal::Down && is_down(status);
+    !ours.is_empty() && ours.iter().all(is_gone)
 }
 
 /// What is sent to the daemon of a config.
 pub(crate) fn request(file: &ConfigFile, config: Config, mode: Mode) -> Result<UpRequest, Failure> {
-    let path = std::path::absolute(file.path()).map_err(|error| {
-        Failure::new(Code::Failed, format!("{}: {error}", file.path().display()))
-    })?;
+    let path = file.location()?;
     let environment = defib_daemon::environment_for(&config, std::env::vars());
     let options = file.options()?;
     Ok(UpRequest { path, config, mode, environment, options, reload: false })
@@ -316,7 +359,7 @@ fn ours(context: &Context, project: &Name) -> Result<Vec<AgentStatus>, Failure> 
     Ok(all.into_iter().filter(|status| status.project == *project).collect())
 }
 
-/// Looks until all agents are as wanted, or time is up.
+/// Looks until all agents are as wanted, or time is up: which of them it was, the caller has to see.
 fn wait_until(
     context: &Context,
     project: &Name,
@@ -342,7 +385,7 @@ fn settle(context: &Context, project: &Name, count: usize) -> Result<(), Failure
     let ours = wait_until(context, project, SETTLE, |ours| {
         if progress && shown.elapsed() > Duration::from_millis(200) {
             let settled = ours.iter().filter(|status| is_settled(status)).count();
-            eprint!("\r\x1b[K{settled} of {} agents have started", ours.len());
+            eprint!("\r\x1b[K{settled} of {} have started", output::count(ours.len(), "agent"));
             shown = Instant::now();
         }
         ours.iter().all(is_settled)
@@ -351,7 +394,9 @@ fn settle(context: &Context, project: &Name, count: usize) -> Result<(), Failure
         eprint!("\r\x1b[K");
     }
     let running = ours.iter().filter(|status| status.state == State::Running).count();
-    output::print(&format!("{project} is up: {running} of {} agents are running\n", ours.len()))?;
+    let (all, verb) =
+        (output::count(ours.len(), "agent"), if ours.len() == 1 { "is" } else { "are" });
+    output::print(&format!("{project} is up: {running} of {all} {verb} running\n"))?;
     let others: Vec<AgentStatus> =
         ours.into_iter().filter(|status| status.state != State::Running).collect();
     if !others.is_empty() {
@@ -363,9 +408,16 @@ fn settle(context: &Context, project: &Name, count: usize) -> Result<(), Failure
 /// Each agent runs once; then the daemon ends, unless it has others to look after.
 fn once(context: &Context, brought: &Brought, interrupted: &Interrupted) -> Result<(), Failure> {
     let project = &brought.project;
+    // Who is idle waits for a trigger of its own, which nobody here gives.
+    let is_idle = |status: &AgentStatus| status.state == State::Idle;
     let at_rest = |status: &AgentStatus| {
-        matches!(status.state, State::Done | State::Stopped | State::Halted | State::CrashedOut)
+        let ended = matches!(
+            status.state,
+            State::Done | State::Stopped | State::Halted | State::CrashedOut
+        );
+        ended || is_idle(status)
     };
+    let is_fine = |status: &AgentStatus| status.state == State::Done || is_idle(status);
     let ours = loop {
         let ours = ours(context, project)?;
         if ours.iter().all(at_rest) || interrupted.wait(Duration::from_millis(50)) {
@@ -375,21 +427,49 @@ fn once(context: &Context, brought: &Brought, interrupted: &Interrupted) -> Resu
     output::print(&overview(&ours, jiff::Timestamp::now()))?;
     let client = context.client()?;
     // Now, while there is a daemon that knows.
-    for failed in ours.iter().filter(|status| status.state != State::Done) {
+    for failed in ours.iter().filter(|status| !is_fine(status)) {
         let name = super::segment(failed.name.as_str())?;
         if let Ok(why) = client.get(&format!("/api/v1/agents/{name}/why")) {
             output::print(&format!("\n{}", super::post_mortem(&why, jiff::Timestamp::now())))?;
         }
     }
     let _: Vec<Name> = client.insist("/api/v1/down", &json!({ "project": project }))?;
-    wait_until(context, project, Duration::from_secs(600), |ours| ours.iter().all(is_down))?;
+    await_down(context, project)?;
     if statuses(context, &[])?.iter().all(is_down) {
         client.close()?;
     }
-    if ours.iter().all(|status| status.state == State::Done) {
+    if ours.iter().all(is_fine) {
         Ok(())
     } else {
         Err(Failure::new(Code::Failed, "not every agent was done")
             .hint("above is why; `--mode once` restarts nothing"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn agent(name: &str, state: &str) -> AgentStatus {
+        let status = json!({
+            "name": name, "project": "p", "state": state, "restarts": 0, "consecutive_failures": 0,
+            "kind": "generic", "command": ["agent"], "pty": false, "flapping": false,
+            "loop_detected": false,
+        });
+        serde_json::from_value(status).unwrap()
+    }
+
+    #[test]
+    fn a_project_is_not_said_to_be_down_while_one_of_its_agents_is_not() {
+        let project = Name::parse("p").unwrap();
+        assert!(all_down(&project, &[agent("a", "stopped"), agent("b", "done")]).is_ok());
+        assert!(all_down(&project, &[]).is_ok());
+        let left = [agent("a", "stopped"), agent("b", "stopping"), agent("c", "backoff")];
+        let failure = all_down(&project, &left).unwrap_err();
+        assert!(failure.is(Code::Failed));
+        let told = format!("{failure:?}");
+        assert!(told.contains("p is not down") && !told.contains("a is"), "{told}");
+        assert!(told.contains("b is stopping, c is backoff"), "{told}");
+        assert!(told.contains("defib stop --kill b c"), "{told}");
     }
 }

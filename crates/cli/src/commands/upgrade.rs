@@ -12,6 +12,7 @@ use crate::output;
 
 /// Replace the running daemon by this program; agents run on
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Example, after a new defib was installed:\n  defib upgrade")]
 pub(crate) struct Upgrade {}
 
 impl Upgrade {

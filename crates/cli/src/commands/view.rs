@@ -6,18 +6,19 @@ use std::time::{Duration, Instant};
 use defib_core::State;
 use defib_daemon::wire::AgentStatus;
 
-use super::status::{overview, status_line};
+use super::status::{overview_within, status_line};
 use crate::failure::Failure;
 use crate::output;
+use crate::table::cut;
 
 /// How often a status line is printed where nobody draws.
 const LINES_EVERY: Duration = Duration::from_secs(5);
 
 /// The agents on so many lines: where they do not all fit, those that need a look come first.
-fn fitted(statuses: &[AgentStatus], room: usize) -> String {
+fn fitted(statuses: &[AgentStatus], room: usize, columns: usize) -> String {
     let now = jiff::Timestamp::now();
     if statuses.len() <= room {
-        return overview(statuses, now);
+        return overview_within(statuses, now, columns);
     }
     let mut sorted = statuses.to_vec();
     sorted.sort_by_key(|status| (urgency(status.state), !status.flapping));
@@ -28,7 +29,8 @@ fn fitted(statuses: &[AgentStatus], room: usize) -> String {
     }
     let counts: Vec<String> =
         counts.into_iter().map(|((_, word), count)| format!("{count} {word}")).collect();
-    format!("{}… and {} more: {}\n", overview(&sorted, now), rest.len(), counts.join(", "))
+    let more = format!("… and {} more: {}", rest.len(), counts.join(", "));
+    format!("{}{}\n", overview_within(&sorted, now, columns), cut(&more, columns))
 }
 
 /// What needs a person's look first comes first.
@@ -81,12 +83,13 @@ impl LiveView {
         is_last: bool,
     ) -> Result<(), Failure> {
         if self.draws {
-            let room = crate::tty::size().map_or(24, |(rows, _)| usize::from(rows)).max(6) - 3;
-            let text = fitted(statuses, room);
+            // A line that is too long is cut, not continued on the next: the view stays in its place.
+            let (rows, columns) = crate::tty::size().unwrap_or((24, 80));
+            let room = usize::from(rows).max(6) - 3;
+            let text = fitted(statuses, room, usize::from(columns));
             let up = self.back_to_begin();
             self.drawn = text.lines().count();
-            // A line that is too long is cut, not continued on the next: the view stays in its place.
-            return output::draw(&format!("{up}\x1b[?7l"), &text, "\x1b[?7h");
+            return output::draw(&up, &text, "");
         }
         let line = status_line(project, statuses);
         let due = match &self.last_line {
@@ -98,5 +101,37 @@ impl LiveView {
             self.last_line = Some((Instant::now(), line));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::table::width;
+
+    #[test]
+    fn on_a_narrow_terminal_the_last_activity_goes_first_and_no_line_is_too_long() {
+        let agent = |name: &str| -> AgentStatus {
+            serde_json::from_value(json!({
+                "name": name, "project": "p", "state": "running", "goal": "up", "restarts": 0,
+                "consecutive_failures": 0, "kind": "generic", "command": ["x"], "pty": false,
+                "flapping": false, "loop_detected": false, "uptime_s": 7380.0, "run": 1, "pid": 4711,
+                "last_activity_at": "2026-03-01T03:00:00Z",
+            }))
+            .unwrap()
+        };
+        let agents: Vec<AgentStatus> =
+            ["ingest", "a-rather-long-name", "publish"].map(agent).into();
+        let wide = fitted(&agents, 10, 200);
+        assert!(wide.contains("LAST ACTIVITY"), "{wide}");
+        for columns in [10, 20, 40, 60, 80] {
+            let text = fitted(&agents, 2, columns);
+            assert!(width(&text) <= columns, "{columns}: {text}");
+            assert_eq!(text.lines().count(), 3, "{text}");
+        }
+        let narrow = fitted(&agents, 10, 60);
+        assert!(!narrow.contains("LAST ACTIVITY") && narrow.contains("UPTIME"), "{narrow}");
     }
 }

@@ -8,9 +8,21 @@ use std::path::{Path, PathBuf};
 use defib_config::config::{Agent, Command};
 use defib_config::{Config, Passed};
 
-/// Programs whose first argument, unless it is an option, is a script.
-const INTERPRETERS: [&str; 9] =
-    ["sh", "bash", "dash", "zsh", "python", "python3", "node", "ruby", "perl"];
+/// Programs whose first argument that is no option is a script, and the letters of their options that
+/// take no value. After any other option nobody can tell.
+const INTERPRETERS: [(&str, &str); 9] = [
+    ("sh", SHELL),
+    ("bash", SHELL),
+    ("dash", SHELL),
+    ("zsh", SHELL),
+    ("python", PYTHON),
+    ("python3", PYTHON),
+    ("node", ""),
+    ("ruby", "w"),
+    ("perl", "wWtT"),
+];
+const SHELL: &str = "aefhiluvx";
+const PYTHON: &str = "bBdEiIOPqsSuvx";
 /// What people set for all that they run, and miss in what they leave running.
 const COMMONLY_MISSED: [&str; 12] = [
     "SSH_AUTH_SOCK",
@@ -60,6 +72,22 @@ fn of_agent(
             }
         }
     }
+    if let Some(file) = agent.env_file.as_ref().map(|file| config.folder.join(file)) {
+        let shown = file.display();
+        match file.metadata() {
+            Err(_) => warnings.push(format!("its env_file {shown} is not there")),
+            Ok(found) if !found.is_file() => {
+                warnings.push(format!("its env_file {shown} is no regular file"));
+            }
+            Ok(_) => {}
+        }
+    }
+    if let Some(user) = &agent.user {
+        let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+        if !is_user(user, &users) {
+            warnings.push(format!("there is no user {user:?}"));
+        }
+    }
     let needed = agent.env_pass.iter().filter_map(Passed::needed);
     let unset = needed.filter(|name| variable(name).is_none());
     warnings.extend(unset.map(|name| format!("env_pass names {name}, which is not set")));
@@ -87,10 +115,16 @@ pub(crate) fn missed(config: &Config, is_set: impl Fn(&str) -> bool) -> Vec<Stri
 
 /// The script that an interpreter is to run.
 fn script(words: &[String], cwd: &Path) -> Option<PathBuf> {
-    let [program, script, ..] = words else { return None };
+    let (program, arguments) = words.split_first()?;
     let name = program.rsplit('/').next()?;
-    let is_script = INTERPRETERS.contains(&name) && !script.starts_with('-');
-    is_script.then(|| cwd.join(script))
+    let (_, letters) = INTERPRETERS.iter().find(|(known, _)| *known == name)?;
+    let is_flag = |word: &&String| {
+        word.strip_prefix('-').is_some_and(|word| {
+            !word.is_empty() && word.chars().all(|letter| letters.contains(letter))
+        })
+    };
+    let script = arguments.iter().find(|word| !is_flag(word))?;
+    (!script.starts_with('-')).then(|| cwd.join(script))
 }
 
 /// Why a file cannot be run.
@@ -100,15 +134,38 @@ fn unusable(file: &Path, as_program: bool) -> Option<String> {
     if metadata.len() == 0 && metadata.is_file() {
         return Some(format!("{shown} is empty"));
     }
-    let may_run = metadata.permissions().mode() & 0o111 != 0;
+    if as_program && metadata.is_dir() {
+        return Some(format!("{shown} is a folder, not a program"));
+    }
+    let may_run = is_executable(file);
     (as_program && !may_run).then(|| format!("{shown} may not be run; `chmod +x` permits it"))
+}
+
+fn is_executable(file: &Path) -> bool {
+    file.metadata().is_ok_and(|metadata| metadata.permissions().mode() & 0o111 != 0)
 }
 
 fn find_program(program: &str, cwd: &Path, path: &str) -> Option<PathBuf> {
     if program.contains('/') {
         return Some(cwd.join(program)).filter(|path| path.exists());
     }
-    std::env::split_paths(path).map(|folder| folder.join(program)).find(|path| path.is_file())
+    let all = || {
+        let files = std::env::split_paths(path).map(|folder| folder.join(program));
+        files.filter(|path| path.is_file())
+    };
+    // What may not be run is passed over where there is another further on.
+    all().find(|file| is_executable(file)).or_else(|| all().next())
+}
+
+/// Whether there is a user of this name or number, where a keeper looks for one.
+fn is_user(wanted: &str, users: &str) -> bool {
+    if let Some((user, group)) = wanted.split_once(':') {
+        return user.parse::<u32>().is_ok() && group.parse::<u32>().is_ok();
+    }
+    users.lines().any(|line| {
+        let mut fields = line.split(':');
+        fields.next() == Some(wanted) || fields.nth(1) == Some(wanted)
+    })
 }
 
 #[cfg(test)]
@@ -140,6 +197,36 @@ mod tests {
         assert_eq!(told("sh good.sh"), [""; 0]);
         assert_eq!(told("./good.sh"), ["FOLDER/./good.sh may not be run; `chmod +x` permits it"]);
         assert_eq!(told("good.sh"), ["there is no program \"good.sh\""]);
+        assert_eq!(told("bash -eu empty.sh"), ["FOLDER/empty.sh is empty"]);
+        assert_eq!(told("bash -o pipefail empty.sh"), [""; 0], "nobody can tell what is a script");
+        std::fs::create_dir(path.join("folder")).unwrap();
+        assert_eq!(told("./folder"), ["FOLDER/./folder is a folder, not a program"]);
+    }
+
+    #[test]
+    fn a_file_of_variables_and_a_user_that_are_not_there_are_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = "[agent.a]\ncommand = \"true\"\nenv_file = \".env\"\nuser = \"nobody-of-us\"\n";
+        let told = of(folder.path(), text);
+        assert_eq!(
+            told,
+            ["its env_file FOLDER/.env is not there", "there is no user \"nobody-of-us\""]
+        );
+        std::fs::write(folder.path().join(".env"), "A=1\n").unwrap();
+        assert_eq!(of(folder.path(), &text.replace("nobody-of-us", "root")), [""; 0]);
+        assert!(is_user("0", "root:x:0:0::/root:/bin/sh\n") && is_user("7:7", ""));
+    }
+
+    #[test]
+    fn an_env_file_that_cannot_be_read_later_is_said_before_anything_starts() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        std::fs::write(path.join("good"), "").unwrap();
+        let told =
+            |file: &str| of(path, &format!("[agent.a]\ncommand = \"true\"\nenv_file = {file:?}\n"));
+        assert_eq!(told("good"), [""; 0]);
+        assert_eq!(told("gone"), ["its env_file FOLDER/gone is not there"]);
+        assert_eq!(told("/dev/null"), ["its env_file /dev/null is no regular file"]);
     }
 
     #[test]
@@ -151,6 +238,13 @@ mod tests {
         std::fs::set_permissions(path.join("mine"), mode).unwrap();
         let with_path = format!("[agent.a]\ncommand = \"mine\"\nenv = {{ PATH = {path:?} }}\n");
         assert_eq!(of(path, &with_path), [""; 0]);
+        // One that may not be run does not stand in the way of one that may.
+        let first = path.join("first");
+        std::fs::create_dir(&first).unwrap();
+        std::fs::write(first.join("mine"), "#!/bin/sh\n").unwrap();
+        let both = format!("{}:{}", first.display(), path.display());
+        let with_both = format!("[agent.a]\ncommand = \"mine\"\nenv = {{ PATH = {both:?} }}\n");
+        assert_eq!(of(path, &with_both), [""; 0]);
         let names = "[agent.a]\ncommand = \"true\"\nenv_pass = [\"A\", \"B?\", \"C*\"]\n";
         assert_eq!(of(path, names), ["env_pass names A, which is not set"]);
     }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use defib_core::Class;
 use defib_core::span::Shown;
+use defib_core::{Class, State};
 use defib_daemon::wire::Why as Facts;
 use defib_history::rfc3339;
 use jiff::Timestamp;
@@ -55,9 +55,10 @@ impl Why {
 /// The post-mortem as people read it.
 pub(crate) fn post_mortem(why: &Facts, now: Timestamp) -> String {
     let (agent, name) = (&why.agent, &why.agent.name);
+    let preposition = if agent.state == State::Backoff { "in " } else { "" };
     let mut text = match &agent.reason {
-        Some(reason) => format!("{name} is {} ({reason}).\n", agent.state),
-        None => format!("{name} is {}.\n", agent.state),
+        Some(reason) => format!("{name} is {preposition}{} ({reason}).\n", agent.state),
+        None => format!("{name} is {preposition}{}.\n", agent.state),
     };
     // A String takes whatever is written to it.
     if let Some(said) = &agent.status_text {

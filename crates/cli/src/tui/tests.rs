@@ -21,7 +21,7 @@ const LOOK: Look = Look { has_colours: true, has_shapes: true };
 /// An agent that runs, with these things different.
 fn agent(name: &str, changes: &Value) -> AgentStatus {
     let mut agent = json!({
-        "name": name, "project": "nightshift", "state": "running", "restarts": 0,
+        "name": name, "project": "nightshift", "state": "running", "goal": "up", "restarts": 0,
         "consecutive_failures": 0, "kind": "generic", "command": ["agent"], "pty": false,
         "flapping": false, "loop_detected": false, "uptime_s": 7380.0, "run": 1, "pid": 4711,
     });
