@@ -386,6 +386,19 @@ pub fn await_some<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
+/// A moment in our JSON, in milliseconds since 1970.
+pub fn moment_ms(stamp: &Value) -> i64 {
+    let text = stamp.as_str().unwrap_or_else(|| panic!("no time: {stamp}"));
+    let told = Command::new("date").args(["-d", text, "+%s%3N"]).output().unwrap();
+    String::from_utf8(told.stdout).unwrap().trim().parse().unwrap()
+}
+
+/// This moment, in milliseconds since 1970.
+pub fn now_ms() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    i64::try_from(since.as_millis()).unwrap()
+}
+
 /// A port that was free a moment ago.
 pub fn free_port() -> u16 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -160,7 +160,12 @@ fn c000_41_the_import_says_the_same() {
 
 #[test]
 fn c000_42_the_documents_files_pass_the_check_as_written() {
-    let bench = bench();
+    let mut bench = bench();
+    // What they run is there.
+    let programs = bench.project().join("programs");
+    std::fs::create_dir(&programs).unwrap();
+    std::os::unix::fs::symlink("/bin/true", programs.join("claude")).unwrap();
+    bench.set("PATH", &format!("{}:/usr/bin:/bin", programs.display()));
     for (file, text) in [
         ("monitor/Aidefile", include_str!("data/Aidefile.uptime-monitor")),
         ("block/Aidefile", include_str!("data/Aidefile.daemon")),

@@ -64,6 +64,92 @@ fn an_unknown_agent_is_named_with_those_there_are() {
     // One unknown name does not keep the others from being dealt with.
     bench.defib(&["stop", "nobody", "known"]).bad(5);
     assert_eq!(bench.status("known")["state"], "stopped");
+    // Nor does one that is no name at all.
+    bench.defib(&["start", "known"]).good();
+    let ran = bench.defib(&["stop", "b!d", "known"]).bad(5);
+    assert!(ran.err.contains("b!d") && ran.err.contains("help: "), "{ran:?}");
+    assert_eq!(bench.status("known")["state"], "stopped");
+}
+
+#[test]
+fn a_name_that_was_mistyped_is_guessed_and_a_group_is_said_to_be_one() {
+    let bench = bench();
+    bench.up(&[
+        bench.agent("reviewer", "forever", ""),
+        bench.agent("builder", "forever", ""),
+        "[group.pair]\nmembers = [\"reviewer\", \"builder\"]\n".to_owned(),
+    ]);
+    for command in [&["why", "reviewr"][..], &["stop", "reviewr"], &["signal", "reviewr", "HUP"]] {
+        let ran = bench.defib(command).bad(5);
+        assert!(ran.err.contains("did you mean reviewer?"), "{ran:?}");
+    }
+    let ran = bench.defib(&["why", "pair"]).bad(5);
+    assert!(ran.err.contains("pair is a group") && ran.err.contains("builder"), "{ran:?}");
+    let ran = bench.defib(&["why", "xyz"]).bad(5);
+    assert!(!ran.err.contains("group"), "{ran:?}");
+}
+
+#[test]
+fn a_signal_to_a_group_goes_to_its_members() {
+    let bench = bench();
+    let events = bench.up(&[
+        bench.agent("a", "forever", ""),
+        bench.agent("b", "forever", ""),
+        bench.agent("c", "forever", ""),
+        "[group.pair]\nmembers = [\"a\", \"b\"]\n".to_owned(),
+    ]);
+    let c = bench.pid("c");
+    bench.defib(&["signal", "pair", "KILL"]).good();
+    for name in ["a", "b"] {
+        assert_eq!(events.of_run(name, 1, "run-died")["signal"], "SIGKILL");
+    }
+    assert_eq!(bench.pid("c"), c);
+    bench.defib(&["stop", "pair"]).good();
+    let ran = bench.defib(&["signal", "pair", "TERM"]).bad(6);
+    assert!(ran.err.contains("no member of pair has a process"), "{ran:?}");
+}
+
+#[test]
+fn check_warns_of_what_up_would_warn_of() {
+    let bench = bench();
+    bench.config("[agent.a]\ncommand = \"there-is-no-such-program\"\nenv_file = \".env\"\n");
+    let ran = bench.defib(&["check"]).good();
+    for word in ["warning: a: there is no program", "its env_file"] {
+        assert!(ran.err.contains(word), "{ran:?}");
+    }
+}
+
+#[test]
+fn without_a_word_defib_says_what_can_be_said() {
+    let bench = bench();
+    let ran = bench.defib(&[]);
+    assert_eq!(ran.code, 2, "{ran:?}");
+    assert!(ran.err.contains("Usage: defib") && ran.err.contains("reload"), "{ran:?}");
+    assert!(!ran.err.contains("internal"), "{ran:?}");
+}
+
+#[test]
+fn every_refusal_of_run_says_what_to_do() {
+    let bench = bench();
+    for (command, code) in [
+        (&["run", "--from", "nofile.json"][..], 1),
+        (&["run", "--env", "B", "--", "true"], 2),
+        (&["run", "--env", "A=1", "--env", "A=2", "--", "true"], 2),
+    ] {
+        let ran = bench.defib(command).bad(code);
+        assert!(ran.err.contains("help: "), "{ran:?}");
+    }
+    assert!(!bench.home().exists(), "nothing is started for it");
+}
+
+#[test]
+fn who_revives_what_was_stopped_is_told_to_start_it() {
+    let bench = bench();
+    bench.up(&[bench.agent("a", "forever", "")]);
+    bench.defib(&["stop", "a"]).good();
+    let ran = bench.defib(&["revive", "a"]).bad(6);
+    assert!(ran.err.contains("`defib start a`"), "{ran:?}");
+    bench.defib(&["history", "--since", "30000d"]).good();
 }
 
 #[test]
@@ -74,6 +160,7 @@ fn wrong_use_is_told_from_everything_else() {
         &["stop"],
         &["up", "--mode", "sometimes"],
         &["up", "--status-line", "often"],
+        &["up", "--status-line", "0s"],
         &["run"],
         &["logs", "-n", "many", "a"],
     ] {
@@ -93,6 +180,20 @@ fn a_home_that_cannot_be_used_is_an_error_that_says_how_to_choose_another() {
         let ran = Ran::to_end(command).bad(1);
         assert!(ran.err.contains(&home) && ran.err.contains("DEFIB_HOME"), "{ran:?}");
     }
+}
+
+#[test]
+fn an_empty_home_is_none_and_the_version_is_told_without_any() {
+    let bench = bench();
+    let state = bench.file("state");
+    let mut command = bench.command(&["status"]);
+    command.env("DEFIB_HOME", "").env("XDG_STATE_HOME", &state);
+    let ran = Ran::to_end(command).bad(4);
+    assert!(ran.err.contains(&state), "{ran:?}");
+    let mut command = bench.command(&["version"]);
+    command.env("DEFIB_HOME", "").env_remove("HOME");
+    let ran = Ran::to_end(command).good();
+    assert!(ran.out.starts_with("defib "), "{ran:?}");
 }
 
 #[test]
@@ -164,6 +265,40 @@ fn a_daemon_that_does_not_answer_is_not_waited_for_without_end() {
     }
     proc::kill(daemon, "CONT");
     bench.await_state("a", "running");
+}
+
+#[test]
+fn down_all_waits_for_a_daemon_that_is_away_and_does_not_take_it_for_none() {
+    let bench = bench();
+    bench.up(&[bench.agent("a", "forever", "")]);
+    let (keeper, daemon) = bench.who();
+    let agent = bench.pid("a");
+    proc::kill(daemon, "STOP");
+    let ran = bench.defib(&["down", "--all"]).bad(1);
+    assert!(ran.err.contains("does not answer") && ran.err.contains("kill -9"), "{ran:?}");
+    assert!(proc::lives(keeper) && proc::lives(agent), "nothing was ended");
+    // One that is just being replaced comes back, and then all of them go.
+    let down = std::thread::scope(|scope| {
+        let down = scope.spawn(|| bench.defib(&["down", "--all"]));
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        proc::kill(daemon, "KILL");
+        down.join().unwrap()
+    });
+    assert!(down.good().out.contains("all agents are down"));
+    assert!(!proc::lives(keeper) && !proc::lives(agent));
+    assert_eq!(bench.defib(&["down", "--all"]).good().out, "no daemon is running\n");
+}
+
+#[test]
+fn a_project_that_is_not_up_is_told_from_those_that_are() {
+    let bench = bench();
+    bench.up(&[bench.agent("a", "forever", "")]);
+    let other = bench.file("other.toml");
+    let text = "[project]\nname = \"other\"\n[agent.b]\ncommand = \"sleep 1000\"\n";
+    std::fs::write(&other, text).unwrap();
+    let ran = bench.defib(&["down", "-f", &other]).bad(5);
+    assert!(ran.err.contains("project other is not up"), "{ran:?}");
+    assert!(ran.err.contains("these are: p;") && ran.err.contains("`defib up`"), "{ran:?}");
 }
 
 #[test]

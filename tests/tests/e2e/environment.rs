@@ -115,6 +115,64 @@ fn a_variable_that_is_missing_halts_that_agent_with_a_reason_that_names_it() {
 }
 
 #[test]
+fn a_pipe_that_nobody_writes_to_holds_up_nobody_wherever_a_file_was_expected() {
+    let bench = bench();
+    for name in [".env", "beat"] {
+        pipe(&bench.project().join(name));
+    }
+    bench.declare(&[
+        bench.agent("a", "forever", "env_file = \".env\""),
+        bench.agent(
+            "b",
+            "forever",
+            "heartbeat = { file = \"beat\", ttl = \"1h\" }\ncapabilities = [\"workspace_rw\"]",
+        ),
+        bench.agent("other", "forever", ""),
+    ]);
+    let up = bench.defib(&["up", "--detach"]).good();
+    assert!(up.err.contains("a: its env_file") && up.err.contains("no regular file"), "{up:?}");
+    bench.await_state("other", "running");
+    bench.await_state("b", "running");
+    let status = bench.await_state("a", "halted");
+    let evidence = status["last_death"]["evidence"].as_str().unwrap();
+    assert!(evidence.contains(".env") && evidence.contains("no regular file"), "{status}");
+    let why = bench.defib(&["why", "a"]).good().out;
+    assert!(why.contains("copy what it gives"), "{why}");
+    // A run that has its variables is taken over by the next daemon, whatever has become of the file.
+    let file = bench.project().join(".env");
+    std::fs::remove_file(&file).unwrap();
+    std::fs::write(&file, "KEY=value\n").unwrap();
+    bench.defib(&["revive", "a"]).good();
+    let pid = bench.pid("a");
+    std::fs::remove_file(&file).unwrap();
+    pipe(&file);
+    bench.kill_daemon();
+    assert_eq!(bench.pid("a"), pid);
+    proc::kill(bench.pid("other"), "KILL");
+    bench.await_status("other", |status| status["run"] == 2 && status["state"] == "running");
+}
+
+#[test]
+fn a_project_s_file_that_has_become_a_pipe_keeps_no_daemon_from_starting() {
+    let bench = bench();
+    bench.up(&[bench.agent("a", "forever", "")]);
+    bench.kill_both();
+    let file = bench.project().join("defib.toml");
+    std::fs::remove_file(&file).unwrap();
+    pipe(&file);
+    bench.defib(&["run", "--name", "other", "--", "sleep", "1000"]).good();
+    bench.await_state("other", "running");
+    let said = std::fs::read_to_string(bench.home().join("keeper.log")).unwrap();
+    assert!(said.contains("no regular file"), "{said}");
+}
+
+/// Makes a pipe that nobody writes to.
+fn pipe(path: &std::path::Path) {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+}
+
+#[test]
 fn what_env_pass_brings_is_shown_and_stored_nowhere() {
     let mut bench = bench();
     let secrets =

@@ -1,8 +1,9 @@
 //! The account: it survives damage and a full disk, and supervision goes on without it.
 
 use std::path::Path;
+use std::time::Instant;
 
-use defib_e2e::{Bench, Disk, await_that, field, pid_in, proc};
+use defib_e2e::{Bench, Disk, await_some, await_that, field, pid_in, proc};
 use serde_json::Value;
 
 use crate::{FAKE_AGENT, bench};
@@ -216,6 +217,66 @@ fn agents_run_on_while_the_disk_is_full_and_all_is_well_when_there_is_space_agai
 }
 
 #[test]
+fn every_byte_is_in_the_log_or_told_as_lost_and_told_seldom_while_the_disk_is_full() {
+    let Some(disk) = Disk::mount("16m") else {
+        eprintln!("skipped: only root can mount a small disk");
+        return;
+    };
+    let elsewhere = tempfile::tempdir().unwrap();
+    let (first, second) = (elsewhere.path().join("first"), elsewhere.path().join("second"));
+    let bench = Bench::below(disk.path(), FAKE_AGENT);
+    let (before, after) = (first.display(), second.display());
+    let script = format!("await {before} lines 50000 await {after} lines 10 forever");
+    let events = bench
+        .up(&[bench.agent("pipe", &script, ""), bench.agent("terminal", &script, "pty = true")]);
+    let names = ["pipe", "terminal"];
+    for name in names {
+        events.of_run(name, 1, "run-ready");
+    }
+    disk.fill();
+    for name in names {
+        // There is no space to write down where this run begins.
+        proc::kill(bench.pid(name), "KILL");
+        events.of_run(name, 2, "run-ready");
+    }
+    let begin = Instant::now();
+    std::fs::write(first, "").unwrap();
+    let lost = |name: &'static str| {
+        move |events: &[Value]| {
+            let of_it = |event: &&Value| event["type"] == "output-lost" && event["agent"] == name;
+            let told = events.iter().filter(of_it).map(|event| field(event, "bytes"));
+            Some(told.collect::<Vec<u64>>()).filter(|told| !told.is_empty())
+        }
+    };
+    for name in names {
+        events.find("a loss", lost(name));
+    }
+    std::fs::remove_file(disk.ballast()).unwrap();
+    let last = "line 0000000010 of what an agent writes";
+    for (name, line_end) in [("pipe", 1), ("terminal", 2)] {
+        let written = 50_000 * (last.len() + line_end);
+        let all = |told: &[u64]| {
+            let kept: usize = bench.segments(name).iter().map(|(_, bytes)| bytes.len()).sum();
+            told.iter().sum::<u64>() + kept as u64
+        };
+        let told = await_some("all that was lost", || {
+            let told = events.find("a loss", lost(name));
+            (all(&told) >= written as u64).then_some(told)
+        });
+        assert_eq!(all(&told), written as u64, "{name}: {told:?}");
+        assert!(told.len() as u64 <= begin.elapsed().as_secs() + 3, "{name}: {told:?}");
+    }
+    std::fs::write(second, "").unwrap();
+    for name in names {
+        bench.await_log(name, |log| log.trim_end().ends_with(last));
+        let log = bench.defib(&["logs", "--run", "2", name]).good().out;
+        assert!(log.trim_end().ends_with(last), "{name}: {log}");
+    }
+    drop(events);
+    drop(bench);
+}
+
+#[test]
 fn a_daemon_that_comes_up_on_a_full_disk_adopts_its_agents() {
     let Some(disk) = Disk::mount("8m") else {
         eprintln!("skipped: only root can mount a small disk");
@@ -234,6 +295,44 @@ fn a_daemon_that_comes_up_on_a_full_disk_adopts_its_agents() {
     bench.kill_daemon();
     bench.await_status("a", |now| now["state"] == "running" && now["run"] == 2);
     drop(bench);
+}
+
+#[test]
+fn who_cannot_be_forgotten_on_disk_is_not_taken_away() {
+    let Some(disk) = Disk::mount("8m") else {
+        eprintln!("skipped: only root can mount a small disk");
+        return;
+    };
+    let bench = Bench::below(disk.path(), FAKE_AGENT);
+    drop(bench.up(&[bench.agent("a", "forever", "")]));
+    bench.defib(&["run", "--name", "extra", "--", FAKE_AGENT, "forever"]).good();
+    let pid = bench.pid("extra");
+    disk.fill();
+    let refused = bench.defib(&["rm", "extra"]).bad(1);
+    assert!(refused.err.contains("space in the home folder"), "{refused:?}");
+    assert_eq!(bench.pid("extra"), pid);
+    assert!(bench.home().join("adhoc/extra.toml").exists());
+    std::fs::remove_file(disk.ballast()).unwrap();
+    // It is there whoever comes next, and can be taken away then.
+    bench.kill_daemon();
+    assert_eq!(bench.pid("extra"), pid);
+    bench.defib(&["rm", "extra"]).good();
+    assert!(!bench.home().join("adhoc/extra.toml").exists());
+    bench.defib(&["status", "extra"]).bad(5);
+    drop(bench);
+}
+
+#[test]
+fn events_of_none_of_the_past_are_those_that_come() {
+    let bench = bench();
+    let settings = "limits = []\nrestart = \"always\"";
+    let events = bench.up(&[bench.agent("a", "sleep 100 exit 1", settings)]);
+    events.of("a", "run-died");
+    assert_eq!(bench.defib(&["events", "-n", "0"]).good().out, "");
+    let seq = |line: &str| field(&serde_json::from_str(line).unwrap(), "seq");
+    let before = seq(&bench.defib(&["events", "--json", "-n", "1"]).good().out);
+    let lines = bench.lines(&["events", "-f", "--json", "-n", "0"]);
+    assert!(seq(&lines.next()) > before);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::io::Read;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use defib_e2e::{Ran, await_that, defib_path, field, pid_in, proc};
@@ -74,9 +75,12 @@ fn down_then_up_clears_stops_and_crashes() {
     bench.defib(&["stop", "stopped"]).good();
     events.of("out", "crashed-out");
     let pid = bench.pid("a");
+    assert_eq!(bench.status("out")["flapping"], true);
     bench.defib(&["down"]).good();
     assert!(!proc::lives(pid));
     assert!(bench.statuses().iter().all(|status| status["pid"].is_null()));
+    let out = bench.status("out");
+    assert_eq!((&out["flapping"], field(&out, "consecutive_failures")), (&Value::Bool(false), 0));
     std::fs::write(go, "").unwrap();
     bench.defib(&["up", "--detach"]).good();
     for name in ["a", "stopped", "out"] {
@@ -175,7 +179,7 @@ fn in_front_without_a_terminal_up_prints_status_lines_and_an_interrupt_takes_the
             bench.agent("out", "exit 1", ""),
             bench.agent("halted", "exit 0", "env_pass = [\"NOBODY_SETS_THIS\"]"),
         ]);
-        let mut command = bench.command(&["up", "--status-line", "50ms"]);
+        let mut command = bench.command(&["up", "--status-line", "1s"]);
         let mut front = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         defib_e2e::await_some("the daemon", || {
             let ran = bench.defib(&["status", "--json", "out"]);
@@ -268,6 +272,32 @@ fn the_daemon_keeps_none_of_the_caller_s_descriptors_and_not_its_session() {
 }
 
 #[test]
+fn once_does_not_wait_for_agents_with_a_trigger_of_their_own() {
+    let bench = bench();
+    bench.declare(&[
+        bench.agent("a", "exit 0", ""),
+        bench.agent("by-hand", "forever", "trigger = \"manual\""),
+        bench.agent("yearly", "forever", "trigger = \"cron:0 0 1 1 *\""),
+    ]);
+    let ran = bench.defib(&["up", "--mode", "once"]).good();
+    assert!(ran.out.contains("by-hand") && ran.out.contains("idle"), "{ran:?}");
+}
+
+#[test]
+fn in_front_without_a_terminal_up_ends_when_its_project_is_taken_down_elsewhere() {
+    let bench = bench();
+    bench.declare(&[bench.agent("a", "forever", "")]);
+    let front = bench.lines(&["up"]);
+    front.until(|line| line.contains("a=RUNNING"));
+    bench.defib(&["stop", "a"]).good();
+    bench.defib(&["start", "a"]).good();
+    bench.defib(&["down"]).good();
+    let (code, rest, complaint) = front.end();
+    assert_eq!((code, complaint.as_str()), (Some(0), ""), "{rest:?}");
+    assert!(rest.last().is_some_and(|line| line.ends_with("was taken down")), "{rest:?}");
+}
+
+#[test]
 fn run_adds_an_agent_without_a_file_and_rm_takes_it_away() {
     let bench = bench();
     let lives = bench.file("lives");
@@ -298,6 +328,45 @@ fn run_adds_an_agent_without_a_file_and_rm_takes_it_away() {
     bench.await_state("other", "running");
     bench.defib(&["status", "extra"]).bad(5);
     assert_eq!(std::fs::read_to_string(&lives).unwrap().lines().count(), 3);
+}
+
+#[test]
+fn an_agent_that_is_removed_leaves_no_cgroup_behind_and_its_numbers_go_on() {
+    let bench = bench();
+    let run = |name| drop(bench.defib(&["run", "--name", name, "--", "sleep", "1000"]).good());
+    run("other");
+    run("extra");
+    let cgroup = proc::read(pid_in(&bench.await_state("extra", "running")), "cgroup").unwrap();
+    let cgroup = String::from_utf8(cgroup).unwrap();
+    let place = cgroup.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or_default();
+    let folders =
+        ["", "/unified"].map(|tree| PathBuf::from(format!("/sys/fs/cgroup{tree}{place}")));
+    let folder = folders.into_iter().find(|folder| place.contains("extra@") && folder.exists());
+    bench.defib(&["rm", "extra"]).good();
+    match folder {
+        Some(folder) => await_that("its cgroup is gone", || !folder.exists()),
+        None => eprintln!("skipped: no cgroups that can be made"),
+    }
+    bench.kill_daemon();
+    run("extra");
+    assert_eq!(field(&bench.await_state("extra", "running"), "run"), 2);
+}
+
+#[test]
+fn a_second_run_of_a_program_leaves_the_first_alone() {
+    let bench = bench();
+    bench.defib(&["run", "--", "sleep", "1000"]).good();
+    let first = bench.pid("sleep");
+    let second = bench.defib(&["run", "--", "sleep", "2000"]).good();
+    assert!(second.out.contains("sleep-2 is added"), "{second:?}");
+    bench.pid("sleep-2");
+    let file = bench.home().join("adhoc/sleep.toml");
+    let before = std::fs::read(&file).unwrap();
+    let ran = bench.defib(&["run", "--name", "sleep", "--", "true"]).bad(6);
+    assert!(ran.err.contains("sleep is there already"), "{ran:?}");
+    assert!(ran.err.contains("`defib rm sleep`"), "{ran:?}");
+    assert_eq!(std::fs::read(&file).unwrap(), before);
+    assert_eq!(bench.pid("sleep"), first);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! What agents write: whole lines, in order, across rotation, runs and readers.
 
+use std::path::Path;
+
 use defib_e2e::{await_that, proc, whole_lines};
 
 use crate::bench;
@@ -58,6 +60,44 @@ fn a_run_after_somebody_removed_the_logs_is_written_down_where_it_is_found() {
     events.of_run("a", 2, "run-ready");
     bench.await_log("a", |log| log == "DEFIB_RUN=2\n");
     assert_eq!(bench.defib(&["logs", "--run", "2", "a"]).good().out, "DEFIB_RUN=2\n");
+}
+
+#[test]
+fn a_death_after_a_rotation_has_its_cause_where_no_full_file_is_kept() {
+    let bench = bench();
+    let limit = "ERROR: You have hit your usage limit. Try again in 3 hours.";
+    // The last words fill the file.
+    let write = format!("yes | head -c 2000; echo '{limit}'; exit 1");
+    let agent = format!("[agent.a]\ncommand = '''{write}'''\nshell = true\nkind = \"codex\"\n");
+    let settings = "restart = \"never\"\nlog = { max_size = \"2K\", keep = 0 }\n";
+    let events = bench.up(&[agent + settings]);
+    let died = events.of("a", "run-died");
+    assert_eq!((&died["class"], &died["evidence"]), (&"quota".into(), &limit.into()), "{died}");
+    assert!(bench.segments("a").len() > 1, "it did rotate");
+}
+
+#[test]
+fn what_is_kept_of_an_agent_that_is_gone_is_neither_held_up_nor_killed_by_what_it_writes() {
+    let mut bench = bench();
+    bench.may_leave_processes();
+    let (go, done) = (bench.file("go"), bench.file("done"));
+    let kept = format!("count {} await {go} lines 100000 touch {done} forever", bench.file("kept"));
+    let leaving =
+        bench.agent("a", &format!("double-fork '{kept}' forever"), "leftovers = \"keep\"");
+    let staying = bench.agent("b", "forever", "");
+    drop(bench.up(&[leaving, staying.clone()]));
+    let kept = defib_e2e::await_some("the grandchild", || {
+        let text = std::fs::read_to_string(bench.project().join("kept")).ok()?;
+        text.trim().split(' ').nth(1)?.parse::<u32>().ok()
+    });
+    bench.declare(&[staying]);
+    bench.defib(&["reload"]).good();
+    await_that("the agent is gone", || bench.defib(&["status", "a"]).code == 5);
+    std::fs::write(go, "").unwrap();
+    await_that("all is written", || Path::new(&done).exists());
+    assert!(proc::lives(kept), "it is kept");
+    assert_eq!(bench.status("b")["state"], "running");
+    proc::kill(kept, "KILL");
 }
 
 #[test]

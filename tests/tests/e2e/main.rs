@@ -27,6 +27,7 @@ mod notify;
 mod otlp;
 mod own;
 mod probe;
+mod recovery;
 mod reload;
 mod respawn;
 mod sandbox;

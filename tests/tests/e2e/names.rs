@@ -104,6 +104,18 @@ fn agents_of_two_projects_share_a_name_and_nothing_else() {
 }
 
 #[test]
+fn a_refusal_says_the_name_by_which_it_can_be_asked_for_again() {
+    let bench = bench();
+    for project in ["day", "night"] {
+        up(&bench, project, "exit 1");
+    }
+    bench.await_state("night/web", "crashed-out");
+    let refused = bench.defib(&["start", "night/web"]).bad(6);
+    assert!(refused.err.contains("night/web is crashed-out"), "{refused:?}");
+    assert!(refused.err.contains("`defib revive night/web`"), "{refused:?}");
+}
+
+#[test]
 fn each_of_two_projects_is_planned_and_reloaded_by_its_own_names() {
     let bench = bench();
     let files = ["day", "night"].map(|project| up(&bench, project, "forever"));

@@ -71,6 +71,81 @@ fn reload_restarts_only_what_changed_and_plan_says_so_first() {
 }
 
 #[test]
+fn a_reload_starts_nothing_that_its_plan_does_not_name() {
+    let bench = bench();
+    let lives = bench.file("lives");
+    let parts = |script: &str| {
+        [
+            bench.agent("job", &format!("count {lives} exit 0"), ""),
+            bench.agent("stopped", script, ""),
+            bench.agent("other", "forever", ""),
+        ]
+    };
+    let events = bench.up(&parts("print old forever"));
+    bench.await_state("job", "done");
+    bench.defib(&["stop", "stopped"]).good();
+    let pid = bench.pid("other");
+    let reload = bench.defib(&["reload"]).good();
+    assert_eq!(reload.out, "nothing changes\napplied\n");
+
+    bench.declare(&parts("print new forever"));
+    let plan = bench.defib(&["plan"]).good();
+    assert_eq!(plan.out, "changed, not running: stopped\n");
+    bench.defib(&["reload"]).good();
+    assert_eq!(
+        bench.status("stopped")["state"],
+        "stopped",
+        "who stopped it has not changed his mind"
+    );
+    assert_eq!(bench.status("job")["state"], "done");
+    assert_eq!(std::fs::read_to_string(&lives).unwrap().lines().count(), 1);
+    assert_eq!(bench.pid("other"), pid);
+
+    // A job that does something else now has not been done.
+    let mut changed = parts("print new forever");
+    changed[0] = bench.agent("job", &format!("count {lives} print again exit 0"), "");
+    bench.declare(&changed);
+    let plan = bench.defib(&["plan", "--json"]).good().json();
+    assert_eq!(plan["started"], serde_json::json!(["job"]));
+    assert_eq!(plan["restarted"], serde_json::json!([]));
+    bench.defib(&["reload"]).good();
+    events.of_run("job", 2, "run-died");
+}
+
+#[test]
+fn only_a_project_that_is_up_is_reloaded() {
+    let bench = bench();
+    bench.up(&[bench.agent("a", "forever", "")]);
+    bench.defib(&["down"]).good();
+    for command in ["plan", "reload"] {
+        let ran = bench.defib(&[command]).bad(6);
+        assert!(ran.err.contains("is not up") && ran.err.contains("`defib up`"), "{ran:?}");
+    }
+    assert_eq!(bench.status("a")["state"], "stopped");
+    let other = bench.file("other.toml");
+    let text = format!("[project]\nname = \"other\"\n{}", bench.agent("b", "forever", ""));
+    std::fs::write(&other, text).unwrap();
+    bench.defib(&["reload", "-f", &other]).bad(6);
+    bench.defib(&["status", "b"]).bad(5);
+}
+
+#[test]
+fn a_file_is_the_same_by_whatever_path_it_is_named() {
+    let bench = bench();
+    let named = "[project]\nname = \"one\"\n".to_owned();
+    bench.up(&[named, bench.agent("a", "forever", "")]);
+    let pid = bench.pid("a");
+    std::fs::create_dir(bench.project().join("sub")).unwrap();
+    std::os::unix::fs::symlink(bench.project(), bench.project().join("link")).unwrap();
+    for file in ["sub/../defib.toml", "./defib.toml", "link/defib.toml"] {
+        bench.defib(&["up", "--detach", "-f", file]).good();
+        let plan = bench.defib(&["plan", "-f", file]).good();
+        assert_eq!(plan.out, "nothing changes\n", "{file}");
+        assert_eq!(bench.pid("a"), pid, "{file}");
+    }
+}
+
+#[test]
 fn an_invalid_or_vanished_file_changes_nothing() {
     let bench = bench();
     bench.up(&[bench.agent("a", "forever", ""), bench.agent("b", "forever", "")]);
@@ -90,10 +165,52 @@ fn an_invalid_or_vanished_file_changes_nothing() {
         assert_eq!(pids(&bench), before);
     }
     std::fs::remove_file(bench.project().join("defib.toml")).unwrap();
-    for command in [&["reload"][..], &["plan"], &["up", "--detach"], &["check"], &["down"]] {
+    for command in [&["reload"][..], &["plan"], &["up", "--detach"], &["check"]] {
         bench.defib(command).bad(1);
     }
     assert_eq!(pids(&bench), before);
+}
+
+#[test]
+fn down_needs_no_file_that_can_be_read() {
+    let bench = bench();
+    let file = bench.project().join("defib.toml");
+    let agent = bench.agent("a", "forever", "");
+    bench.up(std::slice::from_ref(&agent));
+    let pid = bench.pid("a");
+    bench.config("[agent.a]\ncomand = \"x\"\n");
+    bench.defib(&["down"]).good();
+    assert!(!proc::lives(pid));
+
+    bench.up(std::slice::from_ref(&agent));
+    let pid = bench.pid("a");
+    std::fs::remove_file(&file).unwrap();
+    bench.defib(&["down"]).good();
+    assert!(!proc::lives(pid));
+
+    let ran = bench.defib(&["down", "-f", "never-there.toml"]).bad(1);
+    assert!(ran.err.contains("defib down --all"), "{ran:?}");
+    assert!(ran.err.contains("defib stop NAME"), "{ran:?}");
+}
+
+#[test]
+fn a_project_that_was_renamed_is_not_run_twice() {
+    let bench = bench();
+    let named = |name: &str| format!("[project]\nname = \"{name}\"\n");
+    let agent = bench.agent("a", "forever", "");
+    bench.up(&[named("old"), agent.clone()]);
+    let pid = bench.pid("a");
+    bench.declare(&[named("new"), agent]);
+    for command in [&["up", "--detach"][..], &["reload"], &["plan"]] {
+        let ran = bench.defib(command).bad(3);
+        assert!(ran.err.contains("is up as project old"), "{ran:?}");
+        assert!(ran.err.contains("`defib down`"), "{ran:?}");
+    }
+    assert_eq!(bench.pid("a"), pid);
+    bench.defib(&["down"]).good();
+    assert!(!proc::lives(pid));
+    bench.defib(&["up", "--detach"]).good();
+    bench.await_state("new/a", "running");
 }
 
 #[test]

@@ -2,13 +2,15 @@
 
 use std::fmt::Write as _;
 
-use defib_e2e::{Web, await_some, defib_path, proc};
+use defib_e2e::{Bench, Web, await_some, defib_path, proc};
 
 use crate::bench;
 use crate::doors::files;
 
 const PASSED: &str = "planted-in-the-environment-5c1d";
 const FILED: &str = "planted-in-a-file-77ab";
+const RULE: &str =
+    "[[rule]]\nkind = \"generic\"\nmatch = \"^FATAL: license\"\nclass = \"config\"\n";
 
 #[test]
 fn planted_secrets_are_found_nowhere() {
@@ -21,11 +23,10 @@ fn planted_secrets_are_found_nowhere() {
     let shell = |name: &str, line: &str| {
         format!("[agent.{name}]\ncommand = [\"/bin/sh\", \"-c\", \"{line}\"]\n{settings}")
     };
-    let rule = "[[rule]]\nkind = \"generic\"\nmatch = \"^FATAL: license\"\nclass = \"config\"\n";
     let events = bench.up(&[
         shell("dies", &format!("{says}; echo FATAL: license $FILED is not $PLANTED; exit 1")),
         shell("lives", &format!("{says}; exec sleep 1000")),
-        rule.to_owned(),
+        RULE.to_owned(),
     ]);
     events.of("dies", "halted");
     bench.await_status("lives", |status| status["status_text"].is_string());
@@ -97,7 +98,7 @@ fn a_run_s_secrets_are_those_that_it_was_given_whatever_its_file_says_by_then() 
             "[agent.a]\ncommand = [\"/bin/sh\", \"-c\", \"{line}\"]\nenv_file = \".env\"\n\
              restart = \"never\"\n"
         ),
-        "[[rule]]\nkind = \"generic\"\nmatch = \"^FATAL: license\"\nclass = \"config\"\n".into(),
+        RULE.to_owned(),
     ]);
     events.of("a", "run-ready");
     std::fs::write(&file, "FILED=another-value\n").unwrap();
@@ -106,6 +107,102 @@ fn a_run_s_secrets_are_those_that_it_was_given_whatever_its_file_says_by_then() 
     assert_eq!(death["evidence"], "FATAL: license [redacted]", "{death}");
     let why = bench.defib(&["why", "a"]).good().out;
     assert!(why.contains("[redacted]") && !why.contains(FILED), "{why}");
+}
+
+/// Fails where anything on disk has a text in it, other than what agents wrote.
+fn assert_nowhere(bench: &Bench, text: &str) {
+    for (path, bytes) in files(&bench.home()) {
+        if !path.starts_with(bench.home().join("logs")) {
+            assert!(!proc::holds(&bytes, text), "{} has {text}", path.display());
+        }
+    }
+}
+
+/// What the first run of an agent left, once it is on disk.
+fn tail(bench: &Bench, agent: &str) -> String {
+    let token = bench.defib(&["token", "new", "--role", "admin"]).good().out;
+    let (web, who) = (Web::of(bench), format!("Authorization: Bearer {}", token.trim()));
+    await_some("the tail", || {
+        let answer = web.ask(&format!("GET /api/v1/agents/{agent}/runs/1/tail"), &[&who], "");
+        (answer.code == 200 && !answer.body.is_empty()).then_some(answer.body)
+    })
+}
+
+/// An agent whose script says what it died of.
+fn shell(name: &str, settings: &str, line: &str) -> String {
+    format!(
+        "[agent.{name}]\nrestart = \"never\"\n{settings}\ncommand = [\"/bin/sh\", \"-c\", '''{line}''']\n"
+    )
+}
+
+#[test]
+fn the_token_of_a_run_is_stored_nowhere_also_by_a_daemon_that_took_it_over() {
+    let bench = bench();
+    let go = bench.file("go");
+    let agent = |name: &str, first: &str| {
+        let (token, draft) = (bench.file(&format!("token-{name}")), bench.file(name));
+        let line = format!(
+            "echo $DEFIB_TOKEN > {draft}; mv {draft} {token}; {first} env; \
+             echo FATAL: license $DEFIB_TOKEN; exit 1"
+        );
+        shell(name, "", &line)
+    };
+    let events = bench.up(&[
+        agent("early", ""),
+        agent("late", &format!("while ! [ -e {go} ]; do sleep 0.05; done;")),
+        RULE.to_owned(),
+    ]);
+    let token = |name: &str| {
+        let file = bench.file(&format!("token-{name}"));
+        await_some("the token", || std::fs::read_to_string(&file).ok()).trim().to_owned()
+    };
+    let tokens = [token("early"), token("late")];
+    let shown = "DEFIB_TOKEN=[redacted]";
+    assert_eq!(events.of("early", "run-died")["evidence"], "FATAL: license [redacted]");
+    assert!(tail(&bench, "early").contains(shown));
+    bench.kill_daemon();
+    std::fs::write(&go, "").unwrap();
+    assert_eq!(events.of("late", "run-died")["evidence"], "FATAL: license [redacted]");
+    assert!(tail(&bench, "late").contains(shown));
+    for token in tokens {
+        assert_eq!(token.len(), 64, "{token}");
+        assert_nowhere(&bench, &token);
+    }
+}
+
+#[test]
+fn no_part_of_a_secret_is_left_where_a_line_is_cut() {
+    let mut bench = bench();
+    bench.set("PLANTED", PASSED);
+    let settings = "env_pass = [\"PLANTED\"]\nenv = { TABBED = \"planted\\twith a tab\" }";
+    let wish = format!("{} self shutdown --reason \"for $TABBED\"; exit 1", defib_path().display());
+    let events = bench.up(&[
+        shell("long", settings, "echo FATAL: license $(printf %0375d 0)$PLANTED; exit 1"),
+        shell("wish", settings, &wish),
+        RULE.to_owned(),
+    ]);
+    let evidence = events.of("long", "run-died")["evidence"].to_string();
+    assert!(evidence.contains("000[redacted]"), "{evidence}");
+    let evidence = events.of("wish", "run-died")["evidence"].to_string();
+    assert!(evidence.contains("for [redacted]"), "{evidence}");
+    assert!(tail(&bench, "long").contains("000[redacted]"));
+    assert_nowhere(&bench, &PASSED[..8]);
+    assert_nowhere(&bench, "with a tab");
+}
+
+#[test]
+fn no_line_of_a_private_key_is_stored_also_of_a_terminal() {
+    let bench = bench();
+    let lines = ["-----BEGIN PRIVATE KEY-----", "MIIEplantedFirst", "MIIEplantedSecond"];
+    let settings = format!("pty = true\nenv = {{ KEY = \"{}\\n\" }}", lines.join("\\n"));
+    let line = "printenv KEY; echo only $(printenv KEY | sed -n 3p); exit 1";
+    let events = bench.up(&[shell("a", &settings, line)]);
+    events.of("a", "run-died");
+    let tail = tail(&bench, "a");
+    assert!(tail.contains("only [redacted]"), "{tail}");
+    for line in lines {
+        assert_nowhere(&bench, line);
+    }
 }
 
 #[test]

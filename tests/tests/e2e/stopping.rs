@@ -1,6 +1,8 @@
 //! Stop means stop: whoever dies in between, and however an agent resists.
 
-use defib_e2e::{Bench, Events, field, is, proc};
+use std::process::Stdio;
+
+use defib_e2e::{Bench, Events, field, is, moment_ms, proc};
 
 use crate::bench;
 
@@ -126,6 +128,55 @@ fn stop_ends_agents_that_are_frozen_deaf_or_whose_grandchild_holds_the_output() 
 }
 
 #[test]
+fn a_stop_lasts_as_long_as_its_timeout_and_ends_within_a_second_of_it() {
+    /// Twice this is more than is allowed.
+    const TIMEOUT: i64 = 3000;
+    const ALLOWED: i64 = TIMEOUT + 1000;
+    /// A machine that is busy makes some stops late; a rule that is wrong, all.
+    const TRIES: usize = 5;
+    let bench = bench();
+    let own = "stop_timeout = \"3s\"";
+    let events = bench.up(&[
+        bench.agent("frozen", "signal STOP forever", own),
+        bench.agent("deaf", "ignore TERM print ready forever", own),
+        bench.agent("holder", "child 'ignore TERM print ready forever' forever", own),
+        bench.agent("daemonic", "double-fork 'ignore TERM print ready forever' forever", own),
+    ]);
+    // Who does not hear is given its time; the others may use less of it.
+    let least = |name: &str| if name == "deaf" { TIMEOUT - 100 } else { 0 };
+    let mut left = vec!["frozen", "deaf", "holder", "daemonic"];
+    for attempt in 1..=TRIES {
+        for name in &left {
+            if *name == "frozen" {
+                let pid = bench.pid(name);
+                defib_e2e::await_that("frozen", || proc::state(pid).as_deref() == Some("T"));
+            } else {
+                bench.await_log(name, |log| log.matches("ready").count() == attempt);
+            }
+        }
+        let before = events.last();
+        let mut stop = vec!["stop", "--no-wait"];
+        stop.extend(&left);
+        bench.defib(&stop).good();
+        let took = |name: &&str| {
+            let at = |kind: &str| moment_ms(&events.after(before, name, kind)["at"]);
+            at("stopped") - at("stop-requested")
+        };
+        let all: Vec<(&str, i64)> = left.iter().map(|name| (*name, took(name))).collect();
+        println!("attempt {attempt}, in ms: {all:?}");
+        let is_wrong = |(name, took): &(&str, i64)| !(least(name)..=ALLOWED).contains(took);
+        left = all.into_iter().filter(is_wrong).map(|(name, _)| name).collect();
+        if left.is_empty() {
+            return;
+        }
+        let mut start = vec!["start"];
+        start.extend(&left);
+        bench.defib(&start).good();
+    }
+    panic!("{left:?} were never stopped in their time\n{}", bench.account());
+}
+
+#[test]
 fn a_grandchild_that_is_to_be_kept_does_not_hold_up_the_stop() {
     let mut bench = bench();
     bench.may_leave_processes();
@@ -163,6 +214,59 @@ fn a_second_stop_and_stop_kill_do_not_wait_for_the_timeout() {
         assert_eq!(run["death"]["signal"], "SIGKILL");
         assert_eq!(bench.status(name)["state"], "stopped");
     }
+}
+
+/// Where a process does not even die when it is killed, until this is dropped.
+struct Freezer(String);
+
+impl Freezer {
+    /// `None`: there is none to be had here.
+    fn of(pid: u32) -> Option<Freezer> {
+        let folder = format!("/sys/fs/cgroup/freezer/defib-e2e-{pid}");
+        std::fs::create_dir(&folder).ok()?;
+        let freezer = Freezer(folder);
+        freezer.set("cgroup.procs", &pid.to_string());
+        freezer.set("freezer.state", "FROZEN");
+        Some(freezer)
+    }
+
+    fn set(&self, file: &str, text: &str) {
+        std::fs::write(format!("{}/{file}", self.0), text).unwrap();
+    }
+}
+
+impl Drop for Freezer {
+    fn drop(&mut self) {
+        self.set("freezer.state", "THAWED");
+        defib_e2e::await_that("an empty freezer", || std::fs::remove_dir(&self.0).is_ok());
+    }
+}
+
+#[test]
+fn a_run_that_the_kernel_holds_is_said_to_be_stuck_by_each_daemon_until_it_ends() {
+    let bench = bench();
+    let events = bench.up(&[bench.agent("a", "forever", "stop_timeout = \"100ms\"")]);
+    let pid = bench.pid("a");
+    let Some(freezer) = Freezer::of(pid) else {
+        eprintln!("skipped: no freezer to make a process stuck with");
+        return;
+    };
+    let check = || {
+        let status = bench.status("a");
+        assert_eq!(status["state"], "stopping");
+        assert_eq!(status["reason"], "killed, but stuck in the kernel");
+    };
+    bench.defib(&["stop", "--no-wait", "a"]).good();
+    let stuck = events.of("a", "run-stuck");
+    assert_eq!(field(&stuck, "pid"), u64::from(pid));
+    check();
+    let why = bench.defib(&["why", "a"]).out;
+    assert!(why.contains("stuck in the kernel"), "{why}");
+    bench.kill_daemon();
+    events.after(field(&stuck, "seq"), "a", "run-stuck");
+    check();
+    drop(freezer);
+    assert_eq!(bench.await_state("a", "stopped")["reason"], serde_json::Value::Null);
 }
 
 #[test]
@@ -237,4 +341,33 @@ fn stop_during_backoff_and_during_a_crash_loop_ends_it() {
     });
     assert_eq!(bench.status("waits")["state"], "stopped");
     assert_eq!(bench.status("waits")["next_at"], serde_json::Value::Null);
+}
+
+#[test]
+fn who_waits_for_what_another_has_undone_is_told() {
+    let bench = bench();
+    let events = bench.up(&[bench.agent(
+        "slow",
+        "ignore TERM print ready forever",
+        "stop_timeout = \"3s\"",
+    )]);
+    let opposites: [(&[&str], &[&str], &str); 3] = [
+        (&["stop", "slow"], &["start", "slow"], "slow was started again meanwhile"),
+        (&["restart", "slow"], &["stop", "--no-wait", "slow"], "slow was stopped meanwhile"),
+        (&["down"], &["up", "--detach"], "slow was started again meanwhile"),
+    ];
+    for (at, (first, second, said)) in (1..).zip(opposites) {
+        bench.await_status("slow", |status| status["state"] == "running");
+        let ready = "ready\n".repeat(at);
+        bench.await_log("slow", |log| *log == ready);
+        let waiting = bench.command(first).stderr(Stdio::piped()).spawn().unwrap();
+        let run = u64::try_from(at).unwrap();
+        events.of_run("slow", run, "stop-requested");
+        bench.defib(second).good();
+        let ended = waiting.wait_with_output().unwrap();
+        let err = String::from_utf8(ended.stderr).unwrap();
+        assert_eq!(ended.status.code(), Some(1), "{first:?}: {err}");
+        assert!(err.contains(said), "{first:?}: {err}");
+        bench.defib(&["start", "slow"]).good();
+    }
 }

@@ -174,6 +174,9 @@ fn killing_the_daemon_again_and_again_loses_no_agent_no_death_and_no_line() {
     });
     let total: usize = deaths.values().sum();
     println!("{kills} daemons killed; 50 agents; {total} deaths, each told once");
+    if !is_long() {
+        println!("DEFIB_LONG=1 kills 100, as scripts/nightly does");
+    }
 }
 
 /// Each life was one run, each run one death, in order, with nothing between them missing. Gives how
