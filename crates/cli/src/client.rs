@@ -84,6 +84,12 @@ impl Client {
         self.await_successor(None)
     }
 
+    /// Whether a daemon that does not answer any more has ended as it was told to. A keeper that is
+    /// killed leaves its socket behind.
+    pub(crate) fn has_closed(&self) -> bool {
+        !self.comes_back() && !self.home.socket().exists()
+    }
+
     fn await_successor(&self, deadline: Option<Instant>) -> bool {
         let mut last_held = Instant::now();
         while !self.is_up() {

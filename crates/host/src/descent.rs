@@ -35,6 +35,8 @@ pub(crate) struct Descent {
     first: Pid,
     held: Vec<Held>,
     killed: u32,
+    /// The keeper's children that nothing attributes to any run, when last looked.
+    strays: Vec<Pid>,
 }
 
 /// A process that cannot be mistaken for another.
@@ -46,12 +48,18 @@ pub(crate) struct Held {
 
 impl Descent {
     pub(crate) fn new(first: Pid, mark: String) -> Descent {
-        Descent { mark, first, held: Vec::new(), killed: 0 }
+        Descent { mark, first, held: Vec::new(), killed: 0, strays: Vec::new() }
     }
 
     /// How many processes besides the first have been killed.
     pub(crate) fn killed(&self) -> u32 {
         self.killed
+    }
+
+    /// Processes that were left to the keeper and that nobody can say whose they are: they shed their
+    /// mark, and have no parent any more.
+    pub(crate) fn strays(&self) -> &[Pid] {
+        &self.strays
     }
 
     /// Kills the first process, then all others that can be found now. Says whether there were any.
@@ -89,7 +97,7 @@ impl Descent {
     /// The keeper's children that are this run's. If it says that there are none, there are none:
     /// whoever lives has a living ancestor, or is itself, among the keeper's children, and one that
     /// is added while they are looked at shows in the next list.
-    fn find_orphans(&self, unwaited: bool, known: impl Fn(Pid) -> bool) -> Vec<Held> {
+    fn find_orphans(&mut self, unwaited: bool, known: impl Fn(Pid) -> bool) -> Vec<Held> {
         let keeper = rustix::process::getpid();
         let list = || {
             let mut orphans = children(keeper);
@@ -102,16 +110,25 @@ impl Descent {
                 || carries(orphan.pid, RUN_KEY, |mark| mark == self.mark.as_bytes())
         };
         let mut orphans = list();
-        while !orphans.is_empty() {
+        let (found, others) = loop {
             let held = orphans.iter().filter_map(|pid| Held::child_of(*pid, keeper));
-            let found: Vec<Held> = held.filter(is_ours).collect();
+            let (found, others): (Vec<Held>, Vec<Held>) = held.partition(is_ours);
+            if !found.is_empty() || orphans.is_empty() {
+                break (found, others);
+            }
             let again = list();
-            if !found.is_empty() || again == orphans {
-                return found;
+            if again == orphans {
+                break (found, others);
             }
             orphans = again;
-        }
-        Vec::new()
+        };
+        // What carries the mark of another run is that one's.
+        let keeper_mark = self.mark.rfind('/').map_or("", |cookie| &self.mark[cookie..]);
+        let is_somebodys =
+            |pid| carries(pid, RUN_KEY, |mark| mark.ends_with(keeper_mark.as_bytes()));
+        let pids = others.iter().map(|other| other.pid);
+        self.strays = pids.filter(|pid| !is_somebodys(*pid)).collect();
+        found
     }
 
     fn holds(&self, pid: Pid) -> bool {

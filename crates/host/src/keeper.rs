@@ -28,6 +28,7 @@ use crate::notify::Listeners;
 use crate::protocol::{News, Profile, Request, RunKey, SpawnOrder, VERSION};
 use crate::runs::{Event, Known, Runs};
 use crate::standing::{Notice, Standing};
+use crate::stat::Stat;
 use crate::turns::{Turns, Wanted};
 use crate::wait;
 
@@ -143,6 +144,7 @@ impl Keeper {
         if self.runs.next_look().is_some_and(|look| look <= now) {
             self.look(now);
         }
+        self.tell_of_strays();
         if self.ending.is_none() && self.daemon.due().is_some_and(|due| due <= now) {
             self.start_daemon();
         }
@@ -194,6 +196,17 @@ impl Keeper {
         }
         if self.runs.empties() {
             self.look(Instant::now());
+        }
+    }
+
+    /// Says which processes belong to nobody. They are left alone: killing them would be a guess.
+    fn tell_of_strays(&mut self) {
+        if self.daemon.channel().is_none() {
+            return;
+        }
+        for pid in self.runs.new_strays() {
+            let program = Stat::of(pid).map(|stat| stat.program()).unwrap_or_default();
+            self.daemon.tell(&News::Stray { pid: pid.as_raw_pid().unsigned_abs(), program }, None);
         }
     }
 

@@ -10,7 +10,7 @@ use defib_core::{Name, RunId};
 use serde::{Deserialize, Serialize};
 
 /// The version of what is said here.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 
 /// The longest frame, in bytes: more than the kernel takes as arguments and environment, and more than a
 /// project of ten thousand agents takes, which is kept in one piece.
@@ -159,6 +159,14 @@ pub enum News {
         agent: Name,
         /// The system's error number.
         errno: i32,
+    },
+    /// A process that was left to the keeper, and that nothing attributes to any run. It is left alone,
+    /// and told of once. Since version 6.
+    Stray {
+        /// Which.
+        pid: u32,
+        /// What its program calls itself.
+        program: String,
     },
 }
 

@@ -96,6 +96,8 @@ pub(crate) struct Runs {
     ending: BTreeSet<Name>,
     look: Option<Instant>,
     reports: VecDeque<Report>,
+    /// Processes that belong to nobody, and whether that was said.
+    strays: HashMap<Pid, bool>,
     highest: BTreeMap<Name, RunId>,
     /// Each agent's cgroup. One in which something was kept alive is given up.
     groups: BTreeMap<Name, Arc<str>>,
@@ -127,6 +129,7 @@ impl Runs {
             ending: BTreeSet::new(),
             look: None,
             reports: VecDeque::new(),
+            strays: HashMap::new(),
             highest: BTreeMap::new(),
             groups: BTreeMap::new(),
             pipe_room: PipeRoom::new(),
@@ -342,6 +345,7 @@ impl Runs {
     ) -> Option<Event> {
         let Some(agent) = self.names.get(&pid).cloned() else {
             wait();
+            self.strays.remove(&pid);
             return None;
         };
         let run = self.live.get_mut(&agent)?;
@@ -377,6 +381,9 @@ impl Runs {
         if run.leftovers == Leftovers::Keep && run.tree.populated_cgroup(self.cgroups.as_ref()) {
             self.groups.remove(agent);
         }
+        for stray in run.tree.strays() {
+            self.strays.entry(*stray).or_insert(false);
+        }
         self.reports.push_back(Report {
             key: run.key.clone(),
             end: end.clone(),
@@ -385,6 +392,16 @@ impl Runs {
             _child: run.child,
         });
         Some(Event::Ended(run.key, end))
+    }
+
+    /// Those that belong to nobody and of which that has not been said.
+    pub(crate) fn new_strays(&mut self) -> Vec<Pid> {
+        let untold = self.strays.iter_mut().filter(|(_, told)| !**told);
+        let mark = |(pid, told): (&Pid, &mut bool)| {
+            *told = true;
+            *pid
+        };
+        untold.map(mark).collect()
     }
 
     /// When to look again at what is being killed.

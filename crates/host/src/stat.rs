@@ -26,6 +26,13 @@ impl Stat {
         Some(Stat { line, third })
     }
 
+    /// What the process's program calls itself, as far as the kernel keeps it.
+    pub(crate) fn program(&self) -> String {
+        let name = self.line.get(..self.third.saturating_sub(1)).unwrap_or_default();
+        let begin = name.iter().position(|byte| *byte == b'(').map_or(name.len(), |at| at + 1);
+        String::from_utf8_lossy(name.get(begin..).unwrap_or_default()).into_owned()
+    }
+
     /// A field that is a number, by its place in proc(5), of those after the name.
     pub(crate) fn number<T: FromStr>(&self, place: usize) -> Option<T> {
         self.field(place)?.parse().ok()
@@ -62,6 +69,7 @@ mod tests {
         assert!(own.lives());
         let odd = Stat::parse(b"7 (a) b) Z 1 7 9 0 -1\n".to_vec()).unwrap();
         assert_eq!((odd.parent(), odd.session(), odd.lives()), (Some(1), Some(9), false));
+        assert_eq!(odd.program(), "a) b");
         assert_eq!((odd.number::<u64>(8), odd.number::<i64>(8)), (None, Some(-1)));
         assert_eq!((odd.number::<u64>(9), odd.number::<u64>(2)), (None, None));
     }

@@ -84,6 +84,14 @@ impl Tree {
         }
     }
 
+    /// The keeper's children that nobody can say whose they are. Of a cgroup all are known.
+    pub(crate) fn strays(&self) -> &[Pid] {
+        match self {
+            Tree::Cgroup { .. } => &[],
+            Tree::Walked(descent) => descent.strays(),
+        }
+    }
+
     /// Whether one was killed for want of memory.
     pub(crate) fn oom(&self, cgroups: Option<&Cgroups>) -> bool {
         match (self, cgroups) {

@@ -285,16 +285,18 @@ fn once_does_not_wait_for_agents_with_a_trigger_of_their_own() {
 
 #[test]
 fn in_front_without_a_terminal_up_ends_when_its_project_is_taken_down_elsewhere() {
-    let bench = bench();
-    bench.declare(&[bench.agent("a", "forever", "")]);
-    let front = bench.lines(&["up"]);
-    front.until(|line| line.contains("a=RUNNING"));
-    bench.defib(&["stop", "a"]).good();
-    bench.defib(&["start", "a"]).good();
-    bench.defib(&["down"]).good();
-    let (code, rest, complaint) = front.end();
-    assert_eq!((code, complaint.as_str()), (Some(0), ""), "{rest:?}");
-    assert!(rest.last().is_some_and(|line| line.ends_with("was taken down")), "{rest:?}");
+    for down in [&["down"][..], &["down", "--all"]] {
+        let bench = bench();
+        bench.declare(&[bench.agent("a", "forever", "")]);
+        let front = bench.lines(&["up"]);
+        front.until(|line| line.contains("a=RUNNING"));
+        bench.defib(&["stop", "a"]).good();
+        bench.defib(&["start", "a"]).good();
+        bench.defib(down).good();
+        let (code, rest, complaint) = front.end();
+        assert_eq!((code, complaint.as_str()), (Some(0), ""), "{down:?}: {rest:?}");
+        assert!(rest.last().is_some_and(|line| line.ends_with("was taken down")), "{rest:?}");
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! `defib history`.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use defib_core::span;
@@ -54,15 +55,23 @@ impl History {
         if runs.is_empty() {
             return output::print("no runs yet\n");
         }
-        let rows: Vec<Vec<Cell>> = runs.iter().map(|run| row(run, now)).collect();
         output::print(&table(
             &["AGENT", "RUN", "STARTED", "RAN", "DEATH", "VERDICT", "EVIDENCE"],
-            &rows,
+            &rows(&runs, now),
         ))
     }
 }
 
-fn row(run: &Value, now: Timestamp) -> Vec<Cell> {
+/// One a run, newest first. Only the newest run of an agent can be alive: of another one without a
+/// death, nobody knows how it ended.
+fn rows(runs: &[Value], now: Timestamp) -> Vec<Vec<Cell>> {
+    let mut agents = BTreeSet::new();
+    let is_newest = runs.iter().map(|run| agents.insert(run["agent"].as_str()));
+    let without_death = is_newest.map(|newest| if newest { "alive" } else { "not known" });
+    runs.iter().zip(without_death).map(|(run, without)| row(run, without, now)).collect()
+}
+
+fn row(run: &Value, without_death: &str, now: Timestamp) -> Vec<Cell> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let death = &run["death"];
     let how = match (death["exit_code"].as_i64(), death["signal"].as_str()) {
@@ -77,11 +86,29 @@ fn row(run: &Value, now: Timestamp) -> Vec<Cell> {
         Cell::new(run["started_at"].as_str().map(|at| ago(at, now)).unwrap_or_default()),
         Cell::new(ran.map(|ran| Shown(ran).to_string()).unwrap_or_default()),
         Cell::new(if death.is_null() {
-            "alive".to_owned()
+            without_death.to_owned()
         } else {
             format!("{}{how}", text(&death["class"]))
         }),
         Cell::new(text(&run["verdict"])),
         Cell::new(text(&death["evidence"])),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn of_runs_whose_death_is_missing_only_an_agent_s_newest_is_alive() {
+        let run = |agent: &str, run: u64| json!({ "agent": agent, "run": run, "death": null });
+        let runs = [run("a", 3), run("b", 1), run("a", 2)];
+        let shown =
+            table(&["A", "R", "S", "R", "D", "V", "E"], &rows(&runs, Timestamp::UNIX_EPOCH));
+        let ends: Vec<bool> = shown.lines().skip(1).map(|line| line.contains("alive")).collect();
+        assert_eq!(ends, [true, true, false], "{shown}");
+        assert!(shown.contains("not known"), "{shown}");
+    }
 }

@@ -179,6 +179,7 @@ impl Up {
                 let ours = match ours(context, project) {
                     // The keeper was told to stop: what was to be shown is over.
                     Err(_) if self.beside_keeper => return Ok(()),
+                    Err(_) if context.client()?.has_closed() => return say_taken_down(project),
                     ours => ours?,
                 };
                 let verbose = matches!(self.mode, ModeWord::Dev);
@@ -199,7 +200,7 @@ impl Up {
                 }
                 // Nobody here can ask what is to become of it, and elsewhere it was decided.
                 if !is_terminal && !self.beside_keeper && was_taken_down(&ours) {
-                    return output::print(&format!("{project} was taken down\n"));
+                    return say_taken_down(project);
                 }
             }
             let wish = match interrupted.next(due.saturating_duration_since(Instant::now())) {
@@ -337,6 +338,10 @@ fn all_down(project: &Name, ours: &[AgentStatus]) -> Result<(), Failure> {
     let message = format!("{project} is not down after {minutes} minutes: {states}");
     Err(Failure::new(Code::Failed, message)
         .hint(format!("`defib stop --kill {names}` does not wait for them to end by themselves")))
+}
+
+fn say_taken_down(project: &Name) -> Result<(), Failure> {
+    output::print(&format!("{project} was taken down\n"))
 }
 
 /// Whether somebody took the project of these agents down, and it is.

@@ -75,6 +75,7 @@ impl Inheritance {
             | News::NotSpawned { .. }
             | News::Unknown(_)
             | News::StillAlive(_)
+            | News::Stray { .. }
             | News::NotListening { .. }
             | News::CloseAsked => {}
         }

@@ -388,6 +388,9 @@ impl Engine {
                 self.handle(Input::CloseAsked);
             }
             News::StillAlive(key) => self.is_stuck(key),
+            News::Stray { pid, program } => {
+                self.tell("stray-seen", None, [("pid", pid.into()), ("program", program.into())]);
+            }
             News::Listening { agent, path: _ } => {
                 if let Some(socket) = descriptors.pop() {
                     let agent = self.at_hand(agent);

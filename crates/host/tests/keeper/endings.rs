@@ -173,18 +173,33 @@ fn an_orphan_without_our_mark_is_known_by_its_session() {
 }
 
 #[test]
-fn what_cannot_be_attributed_is_not_killed_where_there_is_no_cgroup() {
+fn what_cannot_be_attributed_is_told_of_once_and_not_killed_where_there_is_no_cgroup() {
     let keeper = Keeper::start(&["walk"]);
     let mut daemon = keeper.welcomed();
+    // An orphan that is somebody's is no stray.
+    let (order, ready) = leaving(&keeper, "other", 1, &["leave", "idle"]);
+    daemon.spawn(order);
+    await_file(ready);
     let script =
         format!("setsid -f {FIXTURE} unmarked left; while ! [ -e $READY ]; do :; done; exit 3");
-    let (order, ready) = shell(&keeper, "a", 1, &script);
-    daemon.spawn(order);
-    let end = daemon.exit_of(&key("a", 1));
-    assert_eq!((end.how, end.leftovers_killed), (How::Exited(3), 0));
-    let (stray, _) = left_facts(&await_file(ready));
-    assert!(lives(stray));
-    rustix::process::kill_process(pid(stray), Signal::KILL).unwrap();
+    let strays = [1, 2].map(|run| {
+        let (order, ready) = shell(&keeper, "a", run, &script);
+        daemon.spawn(order);
+        let end = daemon.exit_of(&key("a", run));
+        assert_eq!((end.how, end.leftovers_killed), (How::Exited(3), 0));
+        let (stray, _) = left_facts(&await_file(ready));
+        let (told, program) = daemon.find(|news, _| match news {
+            News::Stray { pid, program } => Some((*pid, program.clone())),
+            _ => None,
+        });
+        assert_eq!(told, stray);
+        assert!(FIXTURE.contains(&program) && !program.is_empty(), "{program}");
+        stray
+    });
+    for stray in strays {
+        assert!(lives(stray));
+        rustix::process::kill_process(pid(stray), Signal::KILL).unwrap();
+    }
 }
 
 #[test]
