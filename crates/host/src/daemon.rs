@@ -33,6 +33,9 @@ pub const LISTENER_FD: &str = "DEFIB_LISTENER_FD";
 const SHORT: Duration = Duration::from_secs(1);
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// How long news wait for company that nobody waits for. Whoever was just spawned is about to run its
+/// program, and the daemon would take the processor from it.
+const LINGER: Duration = Duration::from_millis(1);
 /// So many parcels may wait before anything is added to them that brings a descriptor. Each holds some
 /// a second time, and where thousands run there is room for few.
 const FEW_PARCELS: usize = 8;
@@ -62,8 +65,16 @@ struct Running {
     channel: Option<Channel<News, Request>>,
     since: Instant,
     has_spoken: bool,
-    /// How much of what is queued can wait for more of the same; `None` if some of it cannot.
-    patient: Option<usize>,
+    /// What is queued, if all of it can wait for company.
+    patient: Option<Patient>,
+}
+
+/// News that can wait for more of the same.
+#[derive(Default)]
+struct Patient {
+    count: usize,
+    /// Until when the first of them does.
+    until: Option<Instant>,
 }
 
 impl Daemon {
@@ -98,7 +109,7 @@ impl Daemon {
         match self.launch(launcher, standing) {
             Ok((child, channel)) => {
                 let channel = Some(channel);
-                let (has_spoken, patient) = (false, Some(0));
+                let (has_spoken, patient) = (false, Some(Patient::default()));
                 self.state = State::Running(Running { child, channel, since, has_spoken, patient });
                 self.starts += 1;
                 Some(self.starts - 1)
@@ -175,22 +186,39 @@ impl Daemon {
         }
     }
 
-    /// Queues news that nobody is kept waiting by: [`Daemon::flush_company`] sends a few of them at once.
+    /// Queues news that nobody is kept waiting by: a few of them are sent at once.
     pub(crate) fn tell_in_company(&mut self, news: &News, fd: Option<BorrowedFd<'_>>) {
         self.with_channel(|channel| channel.send(news, fd.as_slice()));
         if let State::Running(Running { patient: Some(patient), .. }) = &mut self.state {
-            *patient += 1;
+            patient.count += 1;
+            patient.until.get_or_insert_with(|| Instant::now() + LINGER);
         }
     }
 
     /// Sends what is queued, unless all of that waits for company that is about to come.
     pub(crate) fn flush_company(&mut self) {
-        if let State::Running(Running { patient: Some(patient), .. }) = &self.state
-            && *patient < MAX_DESCRIPTORS
-        {
-            return;
+        if self.patient().is_none_or(|patient| patient.count >= MAX_DESCRIPTORS) {
+            self.flush();
         }
-        self.flush();
+    }
+
+    /// Sends what is queued, unless all of that waits for company that may come.
+    pub(crate) fn flush_due(&mut self, now: Instant) {
+        if self.lingers_until().is_none_or(|until| until <= now) {
+            self.flush();
+        }
+    }
+
+    /// Until when all that is queued waits for company, if it does.
+    pub(crate) fn lingers_until(&self) -> Option<Instant> {
+        self.patient().and_then(|patient| patient.until)
+    }
+
+    fn patient(&self) -> Option<&Patient> {
+        match &self.state {
+            State::Running(running) => running.patient.as_ref(),
+            State::Away { .. } => None,
+        }
     }
 
     /// Sends what is queued. To a daemon that has just died nothing can be sent, but what it said
@@ -205,7 +233,7 @@ impl Daemon {
             flushed => flushed,
         });
         if let State::Running(running) = &mut self.state {
-            running.patient = (flushed == Some(Flushed::All)).then_some(0);
+            running.patient = (flushed == Some(Flushed::All)).then(Patient::default);
         }
     }
 

@@ -124,7 +124,7 @@ impl Keeper {
     fn turn(&mut self) -> Option<ExitCode> {
         // Who was spawned of a crowd is told in company: the daemon is not woken for each.
         if self.turns.is_empty() {
-            self.daemon.flush();
+            self.daemon.flush_due(Instant::now());
         } else {
             self.daemon.flush_company();
         }
@@ -137,10 +137,10 @@ impl Keeper {
         }
         // An end is told before anything else is done: somebody waits to be replaced. Where many do,
         // it is told with what comes of them, or the daemon would be woken for each.
-        if self.turns.is_empty() {
-            self.daemon.flush();
-        }
         let now = Instant::now();
+        if self.turns.is_empty() {
+            self.daemon.flush_due(now);
+        }
         if self.runs.next_look().is_some_and(|look| look <= now) {
             self.look(now);
         }
@@ -158,7 +158,8 @@ impl Keeper {
     fn wait(&self) {
         let daemon_due = self.daemon.due().filter(|_| self.ending.is_none());
         let over = self.ending.map(|(until, _)| until);
-        let due = [daemon_due, over, self.runs.next_look()].into_iter().flatten().min();
+        let lingers = self.daemon.lingers_until();
+        let due = [daemon_due, over, self.runs.next_look(), lingers].into_iter().flatten().min();
         let mut timeout = due.map(|due| due.saturating_duration_since(Instant::now()));
         if !self.turns.is_empty() && !self.daemon.lags() {
             timeout = Some(Duration::ZERO);
@@ -167,7 +168,7 @@ impl Keeper {
         let mut polled = vec![PollFd::new(self.standing.signals(), PollFlags::IN)];
         if let Some(channel) = self.daemon.channel() {
             let mut flags = PollFlags::empty();
-            flags.set(PollFlags::OUT, channel.queued_bytes() > 0);
+            flags.set(PollFlags::OUT, channel.queued_bytes() > 0 && lingers.is_none());
             flags.set(PollFlags::IN, channel.queued_bytes() < MOST_QUEUED);
             polled.push(PollFd::new(channel, flags));
         }

@@ -57,7 +57,8 @@ pub use inherited::close_inherited;
 pub use keeper::{KeeperOptions, run};
 pub use kinship::{Kinship, kinship};
 pub use standing::{
-    Bounds, descriptor_limit, hide_memory, hold_signals, in_background, raise_descriptor_limit,
+    Bounds, be_prompt, descriptor_limit, hide_memory, hold_signals, in_background,
+    raise_descriptor_limit,
 };
 
 /// One line on standard error, or none: a keeper does not wait for somebody to read.

@@ -52,6 +52,8 @@ impl Standing {
         let signals = take_signals()?;
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
         let _ = rustix::thread::set_name(c"defib-keeper");
+        // It would take the processor from a child that is about to run its program.
+        be_patient();
         let bounds = Bounds::now();
         raise_descriptor_limit();
         leave_no_core();
@@ -120,6 +122,61 @@ pub fn raise_descriptor_limit() {
 pub fn descriptor_limit() -> usize {
     let limit = rustix::process::getrlimit(Resource::Nofile).current;
     limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX)
+}
+
+/// Lets this thread have the processor soon, for little at a time: somebody waits for what it does.
+/// What it starts is as everything else is. Kernels before 6.12 do not know of it.
+pub fn be_prompt() {
+    // The shortest that there is.
+    const SLICE_NS: u64 = 100_000;
+    if is_usual() {
+        set_slice(SLICE_NS);
+    }
+}
+
+/// Takes that back: the program that ran in this process before may have been prompt.
+fn be_patient() {
+    // SAFETY: it takes a number, and says what there is.
+    let policy = unsafe { libc::sched_getscheduler(0) };
+    if policy == libc::SCHED_OTHER | libc::SCHED_RESET_ON_FORK {
+        set_slice(0);
+    }
+}
+
+/// How long this thread has the processor at a time; zero is as long as is usual.
+fn set_slice(slice_ns: u64) {
+    const RESET_ON_FORK: u64 = 1;
+    // What is more urgent than usual would not be handed on to those it starts.
+    let nice = rustix::process::getpriority_process(None).unwrap_or(-1);
+    if nice < 0 {
+        return;
+    }
+    let wanted = SchedulingAttributes {
+        size: u32::try_from(size_of::<SchedulingAttributes>()).unwrap_or(0),
+        policy: libc::SCHED_OTHER.cast_unsigned(),
+        flags: RESET_ON_FORK,
+        nice,
+        priority: 0,
+        runtime: slice_ns,
+        deadline: 0,
+        period: 0,
+    };
+    // SAFETY: the record is laid out as the kernel has it, says how long it is, and outlives the call,
+    // which reads it. It concerns this thread only; where it is refused all stays as it was.
+    unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const wanted, 0) };
+}
+
+/// As the kernel lays it out (`struct sched_attr`, in its first version).
+#[repr(C)]
+struct SchedulingAttributes {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    runtime: u64,
+    deadline: u64,
+    period: u64,
 }
 
 /// Starts threads that work in the background: when something comes for them to do, they do not get

@@ -288,8 +288,25 @@ fn scheduling(of: &str) -> Vec<String> {
 }
 
 #[test]
-fn an_agent_is_scheduled_as_everything_else_is() {
+fn agents_and_keepers_are_scheduled_as_everything_else_is_and_daemons_more_promptly() {
     let bench = bench();
     bench.up(&[bench.agent("a", "forever", "")]);
-    assert_eq!(scheduling(&bench.pid("a").to_string()), scheduling("self"));
+    let usual = scheduling("self");
+    let check = || {
+        let (keeper, daemon) = bench.who();
+        assert_eq!(scheduling(&bench.pid("a").to_string()), usual);
+        assert_eq!(scheduling(&keeper.to_string()), usual);
+        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+        let mut version = release.split('.').map_while(|part| part.parse::<u32>().ok());
+        let knows_slices = (version.next(), version.next()) >= (Some(6), Some(12));
+        if knows_slices && usual.iter().any(|line| line.starts_with("se.slice")) {
+            let prompt = scheduling(&daemon.to_string());
+            assert!(prompt.iter().any(|line| line.ends_with(" 100000")), "{prompt:?}");
+        }
+    };
+    check();
+    // The daemon, which is prompt, becomes the next keeper.
+    bench.kill_keeper();
+    bench.await_state("a", "running");
+    check();
 }

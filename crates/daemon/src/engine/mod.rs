@@ -269,6 +269,7 @@ pub(crate) struct Engine {
 impl Engine {
     /// Works until everything is closed, which ends the process, or until the keeper is killed.
     pub(crate) fn work(mut self: Box<Self>) -> Will {
+        defib_host::be_prompt();
         if self.journal.has_set_aside() {
             self.settle_journal();
         }
