@@ -27,6 +27,23 @@ fn rotation_keeps_the_lines_of_the_kept_segments_whole() {
 }
 
 #[test]
+fn the_last_lines_of_an_agent_that_writes_on_are_so_many_and_come_to_an_end() {
+    let bench = bench();
+    bench.up(&[bench.agent("a", "flood", "log = { max_size = \"1M\", keep = 2 }")]);
+    await_that("it has rotated", || bench.segments("a").len() > 1);
+    for _ in 0..10 {
+        for arguments in [&["-n", "2"][..], &["-n", "2", "--run", "1"]] {
+            let ran = bench.defib(&[&["logs", "a"], arguments].concat());
+            // A line that the agent was just writing is one of them.
+            let lines = ran.good().out.lines().count();
+            assert_eq!(lines, 2, "{arguments:?}");
+        }
+    }
+    // Whoever asks for all of them gets those of one moment.
+    bench.defib(&["logs", "-n", "1000000", "a"]).good();
+}
+
+#[test]
 fn a_run_s_output_is_found_by_its_number_and_the_last_lines_by_theirs() {
     let bench = bench();
     // The second run ends inside a line, which must not run into the third's.
