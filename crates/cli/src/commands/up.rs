@@ -202,6 +202,10 @@ impl Up {
                 if !is_terminal && !self.beside_keeper && was_taken_down(&ours) {
                     return say_taken_down(project);
                 }
+                // Whoever has seen enough, such as `head`, has detached. There is nobody to tell it to.
+                if !self.beside_keeper && !output::is_read() {
+                    return Ok(());
+                }
             }
             let wish = match interrupted.next(due.saturating_duration_since(Instant::now())) {
                 Some(_) if self.beside_keeper => Wish::GoOn,
