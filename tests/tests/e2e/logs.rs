@@ -4,7 +4,7 @@ use std::path::Path;
 
 use defib_e2e::{await_that, proc, whole_lines};
 
-use crate::bench;
+use crate::{FAKE_AGENT, bench};
 
 #[test]
 fn rotation_keeps_the_lines_of_the_kept_segments_whole() {
@@ -65,6 +65,29 @@ fn a_run_s_output_is_found_by_its_number_and_the_last_lines_by_theirs() {
     assert_eq!(none.code, 5, "{none:?}");
     assert!(none.err.contains("99") || none.err.contains("run"), "{none:?}");
     bench.defib(&["logs", "nobody"]).bad(5);
+}
+
+#[test]
+fn what_is_kept_of_an_agent_that_is_gone_can_be_looked_at() {
+    let bench = bench();
+    drop(bench.up(&[bench.agent("b", "print other forever", "")]));
+    bench.defib(&["run", "--name", "adhoc1", "--", FAKE_AGENT, "print", "kept", "forever"]).good();
+    bench.await_log("adhoc1", |log| log == "kept\n");
+    bench.defib(&["rm", "adhoc1"]).good();
+    bench.defib(&["status", "adhoc1"]).bad(5);
+    assert_eq!(bench.history("adhoc1")[0]["run"], 1);
+    assert_eq!(bench.defib(&["logs", "adhoc1"]).good().out, "kept\n");
+    assert_eq!(bench.defib(&["logs", "--run", "1", "adhoc1"]).good().out, "kept\n");
+    // Also beside one that is there.
+    bench.await_log("b", |log| log == "other\n");
+    let both = bench.defib(&["logs", "adhoc1", "b"]).good().out;
+    assert_eq!(both, "adhoc1 | kept\nb      | other\n");
+    // Who never was is not found, and who was meant is guessed.
+    for command in ["history", "logs"] {
+        let said = bench.defib(&[command, "bb"]).bad(5);
+        assert!(said.err.contains("did you mean b?"), "{said:?}");
+        bench.defib(&[command, "b/b/b"]).bad(5);
+    }
 }
 
 #[test]
