@@ -9,7 +9,7 @@ use defib_history::Run;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::status::ago;
+use super::status::{ago, warn_of_troubles};
 use super::{Context, segment};
 use crate::client::Client;
 use crate::failure::{Code, Failure};
@@ -54,6 +54,7 @@ impl History {
             path.push_str(&format!("&agent={}", segment(name)?));
         }
         let runs: Vec<Value> = client.get(&path)?;
+        warn_of_troubles(context);
         if self.json {
             return output::json(&runs);
         }

@@ -9,6 +9,7 @@ use defib_daemon::logs::{Frame, Frames, Place};
 use defib_daemon::wire::{AgentStatus, LogRequest};
 
 use super::history::gone;
+use super::status::warn_of_troubles;
 use super::{ConfigFile, Context, segment};
 use crate::client::{Client, Ended};
 use crate::failure::{Code, Failure};
@@ -44,6 +45,7 @@ impl Logs {
     pub(crate) fn run(&self, context: &Context) -> Result<(), Failure> {
         let client = context.client()?;
         let agents = self.agents(&client)?;
+        warn_of_troubles(context);
         let mut paper = Paper::new(&agents, self.follow);
         let mut request = LogRequest {
             agents: agents.into_iter().map(|name| (name, None)).collect(),
