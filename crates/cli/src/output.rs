@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::io::{self, Write};
 
 use anstream::ColorChoice;
+use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::failure::{Code, Failure};
 
@@ -21,6 +22,16 @@ pub(crate) fn draw(before: &str, text: &str, after: &str) -> Result<(), Failure>
     };
     // In one piece: a table of a thousand lines is not a thousand writes.
     raw(format!("{before}{text}{after}").as_bytes()).map(drop)
+}
+
+/// Whether anybody can read what is written. A pipe says that its reader has gone before it is written
+/// to, which those who only say what has changed may not do for long.
+pub(crate) fn is_read() -> bool {
+    let out = io::stdout();
+    let mut polled = [PollFd::new(&out, PollFlags::empty())];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let found = rustix::event::poll(&mut polled, Some(&at_once));
+    found.is_err() || !polled[0].revents().intersects(PollFlags::ERR | PollFlags::HUP)
 }
 
 /// So many of something that a word of English stands for.

@@ -5,6 +5,7 @@
 mod common;
 
 use std::fs::File;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -63,6 +64,84 @@ fn term_stops_the_agents_of_an_up_in_front() {
     rustix::process::kill_process(Pid::from_child(&front), Signal::TERM).unwrap();
     assert!(front.wait().unwrap().success());
     assert_eq!(told(), "passed on\nended\n");
+}
+
+#[test]
+fn an_interrupted_once_says_who_was_stopped_and_explains_only_who_had_failed_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let file = "[agent.a]\ncommand = \"sleep 1000\"\n[agent.b]\ncommand = \"sleep 1000\"\n\
+                [agent.c]\nshell = true\ncommand = \"exit 3\"\n";
+    std::fs::write(path.join("defib.toml"), file).unwrap();
+    let _daemon = Daemon(path);
+    // An earlier run of one that is stopped, which has nothing to do with it.
+    good(path, &["up", "--detach"]);
+    good(path, &["stop", "a"]);
+    good(path, &["down"]);
+    let front = defib(path, &["up", "--mode", "once"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    await_that("one has failed, two run", || {
+        let Ok(output) = defib(path, &["status", "--json"]).output() else { return false };
+        let shown: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        let states = shown.as_array().into_iter().flatten().map(|one| one["state"].as_str());
+        let states: Vec<&str> = states.flatten().collect();
+        matches!(states[..], ["running", "running", "stopped" | "halted" | "crashed-out"])
+    });
+    rustix::process::kill_process(Pid::from_child(&front), Signal::INT).unwrap();
+    let ended = front.wait_with_output().unwrap();
+    let (said, complained) =
+        (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
+    assert_eq!(ended.status.code(), Some(1), "{complained}");
+    assert!(complained.contains("interrupted: a, b were stopped"), "{complained}");
+    assert!(!complained.contains("above is why"), "{complained}");
+    assert!(said.contains("exited with code 3"), "{said}");
+    assert!(!said.contains("a is running.") && !said.contains("b is running."), "{said}");
+}
+
+#[test]
+fn an_up_in_front_that_nobody_reads_any_more_detaches() {
+    for arguments in [&["up", "--status-line", "1s"][..], &["up"]] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        std::fs::write(path.join("defib.toml"), "[agent.a]\ncommand = \"sleep 1000\"\n").unwrap();
+        let _daemon = Daemon(path);
+        let mut front = defib(path, arguments)
+            .stdout(Stdio::piped())
+            .stderr(File::create(path.join("complained")).unwrap())
+            .spawn()
+            .unwrap();
+        // As `head -1` does it.
+        let mut line = String::new();
+        BufReader::new(front.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        await_that("it ends", || front.try_wait().unwrap().is_some());
+        assert_eq!(front.wait().unwrap().code(), Some(0), "{arguments:?}");
+        assert_eq!(std::fs::read_to_string(path.join("complained")).unwrap(), "");
+        let shown = json(path, &["status", "--json"]);
+        assert_eq!(shown[0]["goal"], "up", "it runs on: {shown}");
+    }
+}
+
+#[test]
+fn a_demo_that_nobody_reads_any_more_ends_before_its_first_act_is_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut demo = defib(folder.path(), &["demo"])
+        .env("TMPDIR", folder.path())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(demo.stdout.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("Six agents come up") {
+        line.clear();
+        assert!(said.read_line(&mut line).unwrap() > 0, "it said nothing");
+    }
+    drop(said);
+    await_that("it ends", || demo.try_wait().unwrap().is_some());
+    assert_eq!(demo.wait().unwrap().code(), Some(0));
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left behind");
 }
 
 #[test]

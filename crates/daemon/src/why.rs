@@ -36,7 +36,9 @@ impl Facts {
     pub(crate) fn told(self) -> Why {
         let Facts { agent, run, events, tail, lines, now } = self;
         let death = run.as_ref().and_then(|run| run.death.as_ref());
-        let meaning = death.map(|death| meaning(death.class).to_owned());
+        let unwritten = agent.last_death.as_ref().filter(|_| run.is_none());
+        let class = death.map(|death| death.class).or(unwritten.map(|death| death.class));
+        let meaning = class.map(|class| meaning(class).to_owned());
         let used = death.and_then(|death| used(&death.used));
         let decided = events.iter().filter_map(decision).collect();
         let next = Next { at: agent.next_at.clone(), text: next(&agent, now) };

@@ -82,6 +82,12 @@ export function Why({ agent, runs, run: wanted }: { agent: Agent; runs: Run[]; r
         </>
       ) : run ? (
         <p class="faint">Run {run.run} has not ended yet.</p>
+      ) : found && agent.last_death ? (
+        <p class="faint">
+          Its last run that ended died of {agent.last_death.class}
+          {found.meaning ? `: ${found.meaning}` : ""}. The history does not have this death: it cannot be written at
+          the moment, or was lost.
+        </p>
       ) : found ? (
         <p class="faint">None of its runs has ended yet.</p>
       ) : null}

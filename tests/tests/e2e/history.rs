@@ -185,6 +185,16 @@ fn agents_run_on_while_the_disk_is_full_and_all_is_well_when_there_is_space_agai
         bench
             .await_status("victim", |now| now["state"] == "running" && now["run"] != status["run"]);
     }
+    // What is shown of the past is not all of it, and that is said.
+    for command in [&["history"][..], &["events"], &["why", "victim"], &["logs", "writer"]] {
+        let warned = bench.defib(command).good().err;
+        assert!(warned.contains("warning: history.db cannot be written"), "{command:?}: {warned}");
+    }
+    let why = bench.defib(&["why", "victim"]).good().out;
+    assert!(why.contains("Its last run that ended was ended by SIGKILL"), "{why}");
+    assert!(why.contains("class     error: ") && why.contains("cannot be written"), "{why}");
+    let json = bench.defib(&["why", "--json", "victim"]).good().json();
+    assert!(json["run"].is_null() && json["agent"]["last_death"]["class"].is_string(), "{json}");
     bench.defib(&["stop", "other"]).good();
     assert_eq!(bench.status("other")["state"], "stopped");
     assert_eq!((bench.pid("writer"), bench.pid("burst")), (writer, burst));

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use defib_e2e::{await_that, proc, whole_lines};
 
-use crate::bench;
+use crate::{FAKE_AGENT, bench};
 
 #[test]
 fn rotation_keeps_the_lines_of_the_kept_segments_whole() {
@@ -24,6 +24,23 @@ fn rotation_keeps_the_lines_of_the_kept_segments_whole() {
     let last = bench.defib(&["logs", "-n", "3000", "a"]).good().out;
     assert_eq!(last.lines().count(), 3000, "across segments");
     assert!(log.ends_with(&last));
+}
+
+#[test]
+fn the_last_lines_of_an_agent_that_writes_on_are_so_many_and_come_to_an_end() {
+    let bench = bench();
+    bench.up(&[bench.agent("a", "flood", "log = { max_size = \"1M\", keep = 2 }")]);
+    await_that("it has rotated", || bench.segments("a").len() > 1);
+    for _ in 0..10 {
+        for arguments in [&["-n", "2"][..], &["-n", "2", "--run", "1"]] {
+            let ran = bench.defib(&[&["logs", "a"], arguments].concat());
+            // A line that the agent was just writing is one of them.
+            let lines = ran.good().out.lines().count();
+            assert_eq!(lines, 2, "{arguments:?}");
+        }
+    }
+    // Whoever asks for all of them gets those of one moment.
+    bench.defib(&["logs", "-n", "1000000", "a"]).good();
 }
 
 #[test]
@@ -48,6 +65,29 @@ fn a_run_s_output_is_found_by_its_number_and_the_last_lines_by_theirs() {
     assert_eq!(none.code, 5, "{none:?}");
     assert!(none.err.contains("99") || none.err.contains("run"), "{none:?}");
     bench.defib(&["logs", "nobody"]).bad(5);
+}
+
+#[test]
+fn what_is_kept_of_an_agent_that_is_gone_can_be_looked_at() {
+    let bench = bench();
+    drop(bench.up(&[bench.agent("b", "print other forever", "")]));
+    bench.defib(&["run", "--name", "adhoc1", "--", FAKE_AGENT, "print", "kept", "forever"]).good();
+    bench.await_log("adhoc1", |log| log == "kept\n");
+    bench.defib(&["rm", "adhoc1"]).good();
+    bench.defib(&["status", "adhoc1"]).bad(5);
+    assert_eq!(bench.history("adhoc1")[0]["run"], 1);
+    assert_eq!(bench.defib(&["logs", "adhoc1"]).good().out, "kept\n");
+    assert_eq!(bench.defib(&["logs", "--run", "1", "adhoc1"]).good().out, "kept\n");
+    // Also beside one that is there.
+    bench.await_log("b", |log| log == "other\n");
+    let both = bench.defib(&["logs", "adhoc1", "b"]).good().out;
+    assert_eq!(both, "adhoc1 | kept\nb      | other\n");
+    // Who never was is not found, and who was meant is guessed.
+    for command in ["history", "logs"] {
+        let said = bench.defib(&[command, "bb"]).bad(5);
+        assert!(said.err.contains("did you mean b?"), "{said:?}");
+        bench.defib(&[command, "b/b/b"]).bad(5);
+    }
 }
 
 #[test]

@@ -165,7 +165,7 @@ fn watch(
         if done {
             return Ok(true);
         }
-        if interrupted.wait(Duration::from_millis(500)) {
+        if interrupted.wait(Duration::from_millis(500)) || !output::is_read() {
             return Ok(false);
         }
     }

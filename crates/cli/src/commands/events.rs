@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::Context;
+use super::status::warn_of_troubles;
 use crate::client::{Client, Ended};
 use crate::failure::{Code, Failure};
 use crate::output;
@@ -28,6 +29,7 @@ pub(crate) struct Events {
 impl Events {
     pub(crate) fn run(&self, context: &Context) -> Result<(), Failure> {
         let client = context.client()?;
+        warn_of_troubles(context);
         if !self.follow {
             let events = self.past(&client)?;
             return events.iter().try_for_each(|event| self.show(event).map(drop));

@@ -3,14 +3,16 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use defib_core::span;
 use defib_core::span::Shown;
+use defib_core::{Name, span};
+use defib_history::Run;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::status::ago;
+use super::status::{ago, warn_of_troubles};
 use super::{Context, segment};
-use crate::failure::Failure;
+use crate::client::Client;
+use crate::failure::{Code, Failure};
 use crate::output;
 use crate::table::{Cell, table};
 
@@ -44,11 +46,15 @@ impl History {
         let since_ms = now.as_millisecond().saturating_sub(since).max(0);
         let mut path = format!("/api/v1/history?since_ms={since_ms}&limit={}", self.limit);
         if let Some(name) = &self.name {
-            // An agent that is not there is an error, not an empty history.
-            let _: Vec<Value> = client.get(&format!("/api/v1/agents/{}", segment(name)?))?;
+            // An agent that never was is an error, not an empty history.
+            let found = client.get::<Vec<Value>>(&format!("/api/v1/agents/{}", segment(name)?));
+            if let Err(failure) = found {
+                gone(&client, name, failure)?;
+            }
             path.push_str(&format!("&agent={}", segment(name)?));
         }
         let runs: Vec<Value> = client.get(&path)?;
+        warn_of_troubles(context);
         if self.json {
             return output::json(&runs);
         }
@@ -60,6 +66,17 @@ impl History {
             &rows(&runs, now),
         ))
     }
+}
+
+/// What an agent goes by that is not there any more, of which runs are kept; else, that it is not there.
+pub(crate) fn gone(client: &Client, name: &str, failure: Failure) -> Result<Name, Failure> {
+    if !failure.is(Code::NoAgent) {
+        return Err(failure);
+    }
+    // A name that can be none is refused by another failure, which says less.
+    let path = format!("/api/v1/history?limit=1&agent={}", segment(name)?);
+    let runs: Vec<Run> = client.get(&path).unwrap_or_default();
+    runs.into_iter().next().map(|run| run.agent).ok_or(failure)
 }
 
 /// One a run, newest first. Only the newest run of an agent can be alive: of another one without a

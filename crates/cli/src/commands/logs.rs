@@ -8,6 +8,8 @@ use defib_core::{Name, RunId};
 use defib_daemon::logs::{Frame, Frames, Place};
 use defib_daemon::wire::{AgentStatus, LogRequest};
 
+use super::history::gone;
+use super::status::warn_of_troubles;
 use super::{ConfigFile, Context, segment};
 use crate::client::{Client, Ended};
 use crate::failure::{Code, Failure};
@@ -43,6 +45,7 @@ impl Logs {
     pub(crate) fn run(&self, context: &Context) -> Result<(), Failure> {
         let client = context.client()?;
         let agents = self.agents(&client)?;
+        warn_of_troubles(context);
         let mut paper = Paper::new(&agents, self.follow);
         let mut request = LogRequest {
             agents: agents.into_iter().map(|name| (name, None)).collect(),
@@ -95,11 +98,15 @@ impl Logs {
         }
         let mut agents: Vec<Name> = Vec::new();
         for name in &self.names {
-            let found: Vec<AgentStatus> =
-                client.get(&format!("/api/v1/agents/{}", segment(name)?))?;
+            let found =
+                client.get::<Vec<AgentStatus>>(&format!("/api/v1/agents/{}", segment(name)?));
+            let found = match found {
+                Ok(found) => found.into_iter().map(|agent| agent.name).collect(),
+                Err(failure) => vec![gone(client, name, failure)?],
+            };
             for agent in found {
-                if !agents.contains(&agent.name) {
-                    agents.push(agent.name);
+                if !agents.contains(&agent) {
+                    agents.push(agent);
                 }
             }
         }

@@ -202,6 +202,10 @@ impl Up {
                 if !is_terminal && !self.beside_keeper && was_taken_down(&ours) {
                     return say_taken_down(project);
                 }
+                // Whoever has seen enough, such as `head`, has detached. There is nobody to tell it to.
+                if !self.beside_keeper && !output::is_read() {
+                    return Ok(());
+                }
             }
             let wish = match interrupted.next(due.saturating_duration_since(Instant::now())) {
                 Some(_) if self.beside_keeper => Wish::GoOn,
@@ -425,14 +429,21 @@ fn once(context: &Context, brought: &Brought, interrupted: &Interrupted) -> Resu
     let is_fine = |status: &AgentStatus| status.state == State::Done || is_idle(status);
     let ours = loop {
         let ours = ours(context, project)?;
-        if ours.iter().all(at_rest) || interrupted.wait(Duration::from_millis(50)) {
+        if ours.iter().all(at_rest) {
             break ours;
         }
+        if interrupted.wait(Duration::from_millis(50)) {
+            // Somebody may have ended while it was waited for.
+            break self::ours(context, project)?;
+        }
     };
+    // Those run on until they are stopped: what became of them nobody has to be told.
+    let cut_short: Vec<&str> =
+        ours.iter().filter(|status| !at_rest(status)).map(|status| status.name.as_str()).collect();
     output::print(&overview(&ours, jiff::Timestamp::now()))?;
     let client = context.client()?;
     // Now, while there is a daemon that knows.
-    for failed in ours.iter().filter(|status| !is_fine(status)) {
+    for failed in ours.iter().filter(|status| at_rest(status) && !is_fine(status)) {
         let name = super::segment(failed.name.as_str())?;
         if let Ok(why) = client.get(&format!("/api/v1/agents/{name}/why")) {
             output::print(&format!("\n{}", super::post_mortem(&why, jiff::Timestamp::now())))?;
@@ -443,7 +454,11 @@ fn once(context: &Context, brought: &Brought, interrupted: &Interrupted) -> Resu
     if statuses(context, &[])?.iter().all(is_down) {
         client.close()?;
     }
-    if ours.iter().all(is_fine) {
+    if !cut_short.is_empty() {
+        let verb = if cut_short.len() == 1 { "was" } else { "were" };
+        let message = format!("interrupted: {} {verb} stopped", cut_short.join(", "));
+        Err(Failure::new(Code::Failed, message))
+    } else if ours.iter().all(is_fine) {
         Ok(())
     } else {
         Err(Failure::new(Code::Failed, "not every agent was done")

@@ -5,14 +5,14 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use defib_core::span::Shown;
-use defib_core::{Class, State};
+use defib_core::{Class, Signal, State};
 use defib_daemon::wire::Why as Facts;
 use defib_history::rfc3339;
 use jiff::Timestamp;
 use serde_json::Value;
 
 use super::ledger::number;
-use super::status::ago;
+use super::status::{ago, warn_of_troubles};
 use super::{Context, segment};
 use crate::failure::Failure;
 use crate::output;
@@ -46,9 +46,12 @@ impl Why {
         }
         if self.json {
             let why: Value = client.get(&path)?;
+            warn_of_troubles(context);
             return output::json(&why);
         }
-        output::print(&post_mortem(&client.get(&path)?, Timestamp::now()))
+        let why = client.get(&path)?;
+        warn_of_troubles(context);
+        output::print(&post_mortem(&why, Timestamp::now()))
     }
 }
 
@@ -64,15 +67,27 @@ pub(crate) fn post_mortem(why: &Facts, now: Timestamp) -> String {
     if let Some(said) = &agent.status_text {
         let _ = writeln!(text, "It says: {said}");
     }
-    match why.run.as_ref().and_then(|run| Some((run, run.death.as_ref()?))) {
-        None => text.push_str("None of its runs has ended yet.\n"),
-        Some((run, death)) => {
-            let how = match (death.exit_code, death.signal) {
-                (Some(code), _) => format!("exited with code {code}"),
-                (None, Some(signal)) => format!("was ended by {signal}"),
-                (None, None) if death.class == Class::Lost => "was lost".to_owned(),
-                (None, None) => "did not come to life".to_owned(),
-            };
+    match (why.run.as_ref().map(|run| (run, run.death.as_ref())), &agent.last_death) {
+        (None, None) => text.push_str("None of its runs has ended yet.\n"),
+        (None, Some(death)) => {
+            let how = how(death.class, death.exit_code, death.signal);
+            let (ran, at) = (Shown(whole(death.ran_s.0)), ago(&death.at, now));
+            let _ = writeln!(text, "\nIts last run that ended {how} after {ran}, {at}.");
+            let meaning = why.meaning.as_deref().unwrap_or_default();
+            let _ = writeln!(text, "  class     {}: {meaning}", death.class);
+            if let Some(evidence) = &death.evidence {
+                let _ = writeln!(text, "  evidence  {evidence}");
+            }
+            text.push_str(
+                "The history does not have this death, so no more can be told of it: it cannot be \
+                 written at the moment, or was lost.\n",
+            );
+        }
+        (Some((run, None)), _) => {
+            let _ = writeln!(text, "The history knows of no end of run {}.", run.run);
+        }
+        (Some((run, Some(death))), _) => {
+            let how = how(death.class, death.exit_code, death.signal);
             let (number, ran) = (run.run, Shown(whole(death.ran_s.0)));
             let at = ago(&rfc3339(death.at), now);
             let _ = writeln!(text, "\nRun {number} {how} after {ran}, {at}.");
@@ -112,6 +127,16 @@ pub(crate) fn post_mortem(why: &Facts, now: Timestamp) -> String {
     text.push_str(&money(why));
     let _ = writeln!(text, "\n{}", why.next.text);
     text
+}
+
+/// How a run ended.
+fn how(class: Class, exit_code: Option<i32>, signal: Option<Signal>) -> String {
+    match (exit_code, signal) {
+        (Some(code), _) => format!("exited with code {code}"),
+        (None, Some(signal)) => format!("was ended by {signal}"),
+        (None, None) if class == Class::Lost => "was lost".to_owned(),
+        (None, None) => "did not come to life".to_owned(),
+    }
 }
 
 /// Without the fraction of a millisecond that nobody wants to read.

@@ -112,7 +112,7 @@ type Readers = Vec<(Name, LogReader)>;
 /// Readers that stand where the request says. Of several agents, those without the run that is asked
 /// for are left out.
 fn open(desk: &Desk, request: &LogRequest) -> Result<Readers, Trouble> {
-    let LogRequest { agents, lines, run, .. } = request;
+    let LogRequest { agents, lines, run, follow } = request;
     let extent = match run {
         Some(run) => Extent::Run(*run, *lines),
         None => Extent::LastLines(*lines),
@@ -121,8 +121,10 @@ fn open(desk: &Desk, request: &LogRequest) -> Result<Readers, Trouble> {
     for (name, after) in agents {
         let folder = folder(&desk.home, name);
         let opened = match after {
-            Some(place) => Ok(LogReader::resume(&folder, *place, *run)),
-            None => LogReader::open(&folder, extent),
+            Some(place) if *follow => Ok(LogReader::resume(&folder, *place, *run)),
+            Some(place) => LogReader::resume_until_now(&folder, *place, *run),
+            None if *follow => LogReader::open(&folder, extent),
+            None => LogReader::open_until_now(&folder, extent),
         };
         match opened {
             Ok(reader) => readers.push((name.clone(), reader)),

@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::response::Json;
 use defib_core::RunId;
-use defib_history::{EventFilter, Reader, RunFilter, Take};
+use defib_history::{EventFilter, Reader, Run, RunFilter, Take, rfc3339};
 use defib_host::clock::now;
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -77,7 +77,16 @@ async fn why(
         let tail = reader.tail(&name, run.run)?.unwrap_or_default();
         Ok((Some(run), events, tail))
     });
-    let (mut run, events, tail) = read.await?;
+    let (mut run, mut events, mut tail) = read.await?;
+    // A history that cannot be written does not have the last death: an earlier one is not to be taken
+    // for it.
+    let is_earlier = |run: &Run| {
+        let (told, last) = (run.death.as_ref(), agent.last_death.as_ref());
+        told.zip(last).is_some_and(|(told, last)| rfc3339(told.at) < last.at)
+    };
+    if query.run.is_none() && run.as_ref().is_some_and(is_earlier) {
+        (run, events, tail) = (None, Vec::new(), Vec::new());
+    }
     let shown = desk.engine.shown();
     let agent = shown.status(agent);
     if let Some(run) = &mut run {

@@ -11,6 +11,9 @@ use super::runs::index;
 use super::segment::last_line_start;
 use super::{Place, segment_path, segments};
 
+/// How often a log is looked at again that changes meanwhile. Each time takes a rotation.
+const TRIES: u32 = 100;
+
 /// What of a log is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
@@ -30,12 +33,27 @@ pub struct LogReader {
     at: Place,
     run: Option<RunId>,
     end: Option<Place>,
+    /// Whether it ends where the log happened to end when it was opened: perhaps inside a line, which
+    /// may be carried over.
+    until_now: bool,
+    /// What it was opened for, until it has read: where it begins may be pruned before that.
+    unread: Option<Extent>,
     open: Option<(u64, File)>,
 }
 
 impl LogReader {
-    /// A reader that stands where the extent begins.
+    /// A reader that stands where the extent begins, and goes on as the log grows.
     pub fn open(folder: &Path, extent: Extent) -> io::Result<LogReader> {
+        again(|| LogReader::find(folder, extent, false))
+    }
+
+    /// A reader that stands where the extent begins, and ends where the log ends at this moment: it
+    /// comes to an end however fast the agent writes, and has no more lines than were asked for.
+    pub fn open_until_now(folder: &Path, extent: Extent) -> io::Result<LogReader> {
+        again(|| LogReader::find(folder, extent, true))
+    }
+
+    fn find(folder: &Path, extent: Extent, until_now: bool) -> io::Result<LogReader> {
         let (start, run, lines) = match extent {
             Extent::LastLines(lines) => (None, None, lines),
             Extent::Run(run, lines) => {
@@ -53,14 +71,32 @@ impl LogReader {
         let numbers = segments(folder);
         let first = Place { segment: numbers.first().copied().unwrap_or(1), offset: 0 };
         let start = start.unwrap_or(first).max(first);
+        let until_now = until_now && end.is_none();
+        let end = if until_now { Some(end_of(folder, &numbers, start)?) } else { end };
         let at = last_lines(folder, &numbers, start, end, lines)?;
-        Ok(LogReader { folder: folder.to_owned(), at, run, end, open: None })
+        if until_now && end_of(folder, &numbers, start)? < end.unwrap_or(start) {
+            // An unfinished line was carried over meanwhile: the lines were counted without it.
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let (folder, unread) = (folder.to_owned(), until_now.then_some(extent));
+        Ok(LogReader { folder, at, run, end, until_now, unread, open: None })
     }
 
     /// A reader that goes on where another one stood, within a run if that did.
     pub fn resume(folder: &Path, at: Place, run: Option<RunId>) -> LogReader {
         let end = run.and_then(|run| end_of_run(folder, run));
-        LogReader { folder: folder.to_owned(), at, run, end, open: None }
+        let folder = folder.to_owned();
+        LogReader { folder, at, run, end, until_now: false, unread: None, open: None }
+    }
+
+    /// A reader that goes on where another one stood, and ends where the log ends at this moment.
+    pub fn resume_until_now(folder: &Path, at: Place, run: Option<RunId>) -> io::Result<LogReader> {
+        let mut reader = LogReader::resume(folder, at, run);
+        if reader.end.is_none() {
+            reader.end = Some(again(|| end_of(folder, &segments(folder), at))?);
+            reader.until_now = true;
+        }
+        Ok(reader)
     }
 
     /// Where it stands: behind everything that was read.
@@ -75,6 +111,13 @@ impl LogReader {
 
     /// Reads on. Nothing means that there is nothing more for now.
     pub fn read(&mut self, most: usize) -> io::Result<Vec<u8>> {
+        if let Some(extent) = self.unread.take()
+            && self.file()?.is_none()
+        {
+            // The log has gone on so far that its beginning is not kept any more.
+            *self = LogReader::open_until_now(&self.folder, extent)?;
+            self.unread = None;
+        }
         while !self.is_over() {
             let mut bytes = self.read_here(most)?;
             if bytes.is_empty() {
@@ -86,7 +129,7 @@ impl LogReader {
                 if bytes.is_empty() {
                     self.look_for_the_end();
                     match next.map(|next| self.continued_in(next)).transpose()?.flatten() {
-                        Some(place) => self.at = place,
+                        Some(place) => self.go_on_at(place)?,
                         None => break,
                     }
                     continue;
@@ -103,6 +146,19 @@ impl LogReader {
             return Ok(bytes);
         }
         Ok(Vec::new())
+    }
+
+    /// Goes on in the next segment. What was carried over there of a line that was to be read is read
+    /// there.
+    fn go_on_at(&mut self, place: Place) -> io::Result<()> {
+        if let Some(end) = self.end.filter(|end| self.until_now && end.segment == self.at.segment)
+            && let Some(full) = self.file()?
+        {
+            let carried = end.offset.saturating_sub(full.metadata()?.len());
+            self.end = Some(Place { segment: place.segment, offset: carried });
+        }
+        self.at = place;
+        Ok(())
     }
 
     fn look_for_the_end(&mut self) {
@@ -163,6 +219,18 @@ impl LogReader {
             };
         }
         Ok(self.open.as_ref().map(|(_, file)| file))
+    }
+}
+
+/// Looks again where a log was not what it had just been: what was its last segment has become shorter,
+/// because an unfinished line was carried over to the next, or has gone.
+fn again<T>(mut look: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    let mut left = TRIES;
+    loop {
+        match look() {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof && left > 0 => left -= 1,
+            found => return found,
+        }
     }
 }
 
@@ -242,6 +310,11 @@ fn last_lines(
 /// Where the log ends for now.
 fn end_of(folder: &Path, numbers: &[u64], start: Place) -> io::Result<Place> {
     let Some(last) = numbers.last().copied() else { return Ok(start) };
-    let offset = std::fs::metadata(segment_path(folder, last))?.len();
-    Ok(Place { segment: last, offset }.max(start))
+    match std::fs::metadata(segment_path(folder, last)) {
+        Ok(meta) => Ok(Place { segment: last, offset: meta.len() }.max(start)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(io::ErrorKind::UnexpectedEof.into())
+        }
+        Err(error) => Err(error),
+    }
 }

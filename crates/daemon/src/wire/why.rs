@@ -15,7 +15,8 @@ pub struct Why {
     /// The agent as it is now.
     pub agent: AgentStatus,
     /// The run in question: the one that was asked for, else the last that ended. Its death has the
-    /// class, the evidence and the stack trace.
+    /// class, the evidence and the stack trace. Null also where the history does not have the last
+    /// death: of that, the agent's `last_death` is all that is known.
     #[schema(value_type = Option<RunWord>)]
     pub run: Option<Run>,
     /// What the class of its death means, in plain words.

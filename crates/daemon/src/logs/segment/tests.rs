@@ -138,6 +138,54 @@ fn a_follower_waits_while_an_unfinished_line_is_carried_over() {
     }
 }
 
+proptest! {
+    #[test]
+    fn who_does_not_follow_gets_the_last_lines_of_that_moment_whatever_is_written_after_it(
+        before in proptest::collection::vec("[a-c\n]{0,40}", 0..40),
+        after in proptest::collection::vec("[a-c\n]{0,40}", 0..40),
+        lines in 0usize..6,
+    ) {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = SegmentWriter::open(folder.path(), SMALL).unwrap();
+        for chunk in &before {
+            writer.append(chunk.as_bytes()).unwrap();
+        }
+        let extent = Extent::LastLines(lines);
+        let mut reader = LogReader::open_until_now(folder.path(), extent).unwrap();
+        let mut seen = Vec::new();
+        let mut look = || {
+            let more = reader.read(7).unwrap();
+            seen.extend_from_slice(&more);
+            !more.is_empty()
+        };
+        for chunk in &after {
+            writer.append(chunk.as_bytes()).unwrap();
+            look();
+        }
+        while look() {
+            writer.append(b"and on\n").unwrap();
+        }
+        let whole = before.concat();
+        let of_then: Vec<&str> = whole.split_inclusive('\n').collect();
+        let last = of_then[of_then.len().saturating_sub(lines)..].concat();
+        prop_assert_eq!(String::from_utf8(seen).unwrap(), last);
+    }
+}
+
+#[test]
+fn lines_that_are_pruned_before_they_are_read_are_replaced_by_as_many_later_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = SegmentWriter::open(folder.path(), Rotation { keep: 1, ..SMALL }).unwrap();
+    writer.append(b"early\n".repeat(5).as_slice()).unwrap();
+    let extent = Extent::LastLines(2);
+    let mut reader = LogReader::open_until_now(folder.path(), extent).unwrap();
+    for _ in 0..100 {
+        writer.append(b"a line that is written later\n").unwrap();
+    }
+    assert_eq!(reader.read(1 << 20).unwrap(), b"a line that is written later\n".repeat(2));
+    assert!(reader.read(1 << 20).unwrap().is_empty());
+}
+
 #[test]
 fn who_follows_a_run_is_at_the_end_where_the_next_one_begins() {
     let folder = tempfile::tempdir().unwrap();
