@@ -273,6 +273,44 @@ fn a_daemon_that_dies_while_closing_is_succeeded_by_one_that_goes_on_closing() {
 }
 
 #[test]
+fn the_order_is_that_of_the_declaration_however_an_agent_became_known() {
+    let trio = || of(["z", "m", "a"].map(|who| agent(who, &default())).to_vec());
+    let listed = |bench: &Bench| -> Vec<String> {
+        bench.supervisor.declared().map(|(_, name)| name.to_string()).collect()
+    };
+    let mut bench = Bench::new(Settings::default(), trio());
+    bench.tell(Input::UpAsked(Scope::All)).unwrap();
+    bench.tell(Input::DownAsked(Scope::All)).unwrap();
+
+    // Of the next daemon's agents none is declared when it begins, and all are known.
+    bench.succeed(Topology::default(), Continuity::Reboot);
+    bench.tell(Input::Booted).unwrap();
+    assert_eq!(listed(&bench), [""; 0]);
+    let from = bench.log.len();
+    bench.tell(Input::Apply(Box::new(trio()))).unwrap();
+    bench.tell(Input::UpAsked(Scope::All)).unwrap();
+    assert_eq!(listed(&bench), ["z", "m", "a"]);
+    assert_eq!(bench.order(from, |what| matches!(what, What::RunStarted { .. })), ["z", "m", "a"]);
+    let from = bench.log.len();
+    bench.tell(Input::DownAsked(Scope::All)).unwrap();
+    let asked = bench.order(from, |what| matches!(what, What::StopRequested { .. }));
+    assert_eq!(asked, ["a", "m", "z"]);
+
+    // Whoever is put in front is in front, and whoever is named twice stands where it is named first.
+    let moved = ["new", "a", "z", "m", "a"].map(|who| agent(who, &default())).to_vec();
+    bench.tell(Input::Apply(Box::new(of(moved)))).unwrap();
+    assert_eq!(listed(&bench), ["new", "a", "z", "m"]);
+    let from = bench.log.len();
+    bench.tell(Input::UpAsked(Scope::All)).unwrap();
+    let started = bench.order(from, |what| matches!(what, What::RunStarted { .. }));
+    assert_eq!(started, ["new", "a", "z", "m"]);
+    let from = bench.log.len();
+    bench.tell(Input::CloseAsked).unwrap();
+    let asked = bench.order(from, |what| matches!(what, What::StopRequested { .. }));
+    assert_eq!(asked, ["m", "z", "a", "new"]);
+}
+
+#[test]
 fn what_groups_have_spent_survives_a_daemon_and_not_a_down() {
     let agents = vec![agent("a", &default()), agent("b", &default())];
     let limit = defib_core::limit::Limit::restarts(1, defib_core::limit::Span::Lifetime);

@@ -28,8 +28,7 @@ impl Supervisor {
         }
         let is_due = |id: &AgentId| {
             let agent = &self.agents[id.index()];
-            agent.declared
-                && agent.life.goal == Goal::Up
+            agent.life.goal == Goal::Up
                 && matches!(agent.life.phase, Phase::Idle | Phase::Stopped { failed: false })
                 && agent.policy.trigger == Trigger::Boot
         };
