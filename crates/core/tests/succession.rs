@@ -11,8 +11,8 @@ mod bench;
 use bench::{Bench, agent, group, ms, name, plain, secs};
 use defib_core::policy::{Heartbeat, Mode, Ready, Trigger};
 use defib_core::{
-    AgentSpec, Ask, Class, Continuity, Effect, Goal, GroupSpec, Input, Policy, Preset, RunId,
-    Scope, Settings, State, Strategy, Supervisor, Topology, What,
+    AgentSpec, Ask, Class, Continuity, Effect, Goal, GroupSpec, Input, Life, Policy, Preset, RunId,
+    Scope, Settings, Snapshot, State, Strategy, Supervisor, Topology, What,
 };
 
 fn default() -> Policy {
@@ -339,6 +339,24 @@ fn a_wish_to_end_survives_a_reboot() {
     bench.succeed(solo(), Continuity::Reboot);
     bench.tell(Input::Booted).unwrap();
     assert_eq!(bench.state("a"), State::Done);
+}
+
+#[test]
+fn a_run_that_is_only_known_to_have_lived_is_lost_after_the_time_that_it_did() {
+    let mut life = Life::blank();
+    life.was_running(RunId(3), false, secs(90));
+    let totals = Supervisor::new(Settings::default()).totals();
+    let snapshot = Snapshot { lives: [(name("a"), life)].into(), spent: [].into(), totals };
+    let mut bench = Bench::new(Settings::default(), Topology::default());
+    // The machine has been up for less time than the run lived.
+    bench.resume(snapshot, solo(), Continuity::Reboot);
+    bench.tell(Input::Booted).unwrap();
+    let ran = bench.told("a").find_map(|what| match what {
+        What::RunDied { class: Class::Lost, ran_s, .. } => Some(ran_s.0),
+        _ => None,
+    });
+    assert_eq!(ran, Some(secs(90)));
+    assert_eq!(bench.run("a"), RunId(4));
 }
 
 #[test]

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::process::{Child, Command};
+use std::time::Duration;
 
-use defib_e2e::{Bench, await_some, await_that, field, pid_in, proc};
+use defib_e2e::{Bench, await_some, await_that, field, moment_ms, pid_in, proc};
 
 use crate::bench;
 
@@ -95,6 +96,10 @@ fn check_that_each_agent_runs_once_again(kill: impl Fn(&Bench)) {
         assert_eq!(runs.len(), 2, "{runs:#?}");
         assert!(!runs[0]["death"].is_null(), "it is said that the first run is over: {}", runs[0]);
         assert!(runs[1]["death"].is_null());
+        let lived = moment_ms(&runs[0]["ended_at"]) - moment_ms(&runs[0]["started_at"]);
+        let ran = Duration::from_secs_f64(runs[0]["ran_s"].as_f64().unwrap());
+        let ran = i64::try_from(ran.as_millis()).unwrap();
+        assert!(ran > 0 && ran.abs_diff(lived) < 100, "{}", runs[0]);
         let why = bench.defib(&["why", name]).good().out;
         assert!(why.contains("Run 1 was lost after"), "{why}");
     }

@@ -8,8 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use defib_core::{Life, Mono, Name, Record, RunId, View};
-use defib_history::{Event, History, Intent, Intents, Reader, Run, Stamp, Usage};
+use defib_core::{Life, Mono, Name, Now, Record, RunId, View};
+use defib_history::{Event, History, Intent, Intents, OpenRun, Reader, Run, Stamp, Usage};
 use defib_host::clock::{boot_id, now};
 use defib_host::protocol::RunKey;
 
@@ -211,10 +211,18 @@ pub(super) fn last_runs(history: &History) -> BTreeMap<Name, RunId> {
 }
 
 /// The runs of which no end is known: they ended with whoever could have seen it.
-pub(super) fn open_runs(history: &History) -> Vec<RunKey> {
+pub(super) fn open_runs(history: &History) -> Vec<OpenRun> {
     let reader = Reader::open(history.path());
-    let open = reader.and_then(|reader| reader.open_runs()).unwrap_or_default();
-    open.into_iter().map(|(agent, run)| RunKey { agent, run }).collect()
+    reader.and_then(|reader| reader.open_runs()).unwrap_or_default()
+}
+
+/// How long a run has lived of which only now is known that it is over. Within one boot that is measured
+/// on the clock that nobody moves.
+pub(super) fn lived(run: &OpenRun, now: Now, boot: &str) -> Duration {
+    match &run.began {
+        Some((began_in, at)) if began_in == boot => now.mono.since(*at),
+        Some(_) | None => now.wall.since(run.started_at),
+    }
 }
 
 /// The runs of the deaths that the view has, as far as the history does.
@@ -233,7 +241,7 @@ pub(super) fn last_deaths(history: &History, view: &View) -> Vec<Run> {
 
 #[cfg(test)]
 mod tests {
-    use defib_core::Now;
+    use defib_core::Wall;
     use serde_json::Map;
 
     use super::*;
@@ -254,6 +262,22 @@ mod tests {
             None => event.seq.to_string(),
         };
         events.iter().map(shown).collect()
+    }
+
+    #[test]
+    fn a_lost_run_lived_since_it_began_whatever_was_done_to_the_clock() {
+        let open = |began: Option<(&str, u64)>| OpenRun {
+            agent: Name::parse("a").unwrap(),
+            run: RunId(1),
+            started_at: Wall::from_millis(10_000),
+            began: began.map(|(boot, s)| (boot.to_owned(), Mono::from_nanos(s * 1_000_000_000))),
+        };
+        // The wall clock was put forward by an hour.
+        let (mono, wall) = (Mono::from_nanos(70_000_000_000), Wall::from_millis(3_670_000));
+        let seconds = |began| lived(&open(began), Now { mono, wall }, "now").as_secs();
+        assert_eq!(seconds(Some(("now", 10))), 60);
+        assert_eq!(seconds(Some(("before", 10))), 3_660, "another boot's clock says nothing");
+        assert_eq!(seconds(None), 3_660, "all that is left is when it began");
     }
 
     #[test]

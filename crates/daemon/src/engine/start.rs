@@ -25,7 +25,7 @@ use super::ask::Ask;
 use super::capabilities::Capabilities;
 use super::inheritance::{Inheritance, Unheard};
 use super::money::Money;
-use super::recovery::{Numbers, TakenUp, last_deaths, last_runs, open_runs, store_rests};
+use super::recovery::{Numbers, TakenUp, last_deaths, last_runs, lived, open_runs, store_rests};
 use super::session::Sessions;
 use super::states::States;
 use super::timetable::Timetable;
@@ -329,16 +329,19 @@ impl Engine {
             life.number_from(run);
         }
         let open = open_runs(&self.history);
+        let living: BTreeSet<&Name> = open.iter().map(|run| &run.agent).collect();
         for (name, life) in &mut lives {
-            if !open.iter().any(|key| key.agent == *name) {
+            if !living.contains(name) {
                 life.has_ended();
             }
         }
-        for RunKey { agent, run } in &open {
-            let is_wished = wished.get(agent) == Some(run);
-            lives.entry(agent.clone()).or_insert_with(Life::blank).was_running(*run, is_wished);
+        let at = now();
+        for run in open {
+            let is_wished = wished.get(&run.agent) == Some(&run.run);
+            let life = lives.entry(run.agent.clone()).or_insert_with(Life::blank);
+            life.was_running(run.run, is_wished, lived(&run, at, &self.boot));
+            deaths.push(RunKey { agent: run.agent, run: run.run });
         }
-        deaths.extend(open);
         let totals = Supervisor::new(settings).totals();
         let snapshot = Snapshot { lives, spent: BTreeMap::new(), totals };
         let topology = self.topology();
