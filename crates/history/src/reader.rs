@@ -252,6 +252,26 @@ impl Reader {
         Ok(last)
     }
 
+    /// The newest run of each agent.
+    pub fn newest_runs(&self) -> Result<Vec<Run>, HistoryError> {
+        let columns = run::COLUMNS;
+        // The numbers are all in the index; only the newest rows are looked up. Should a number have been
+        // given twice, the later one is meant.
+        let sql = format!(
+            "SELECT {columns} FROM (SELECT agent AS whose, max(run) AS newest FROM runs GROUP BY agent) \
+             JOIN runs ON agent = whose AND run = newest ORDER BY id"
+        );
+        let mut statement = self.connection.prepare(&sql)?;
+        let mut rows = statement.query([])?;
+        let mut newest = BTreeMap::new();
+        while let Some(row) = rows.next()? {
+            if let Some(run) = Run::of_row(row)? {
+                newest.insert(run.agent.clone(), run);
+            }
+        }
+        Ok(newest.into_values().collect())
+    }
+
     /// The runs of which no end is known: at most one of an agent is not over.
     pub fn open_runs(&self) -> Result<Vec<OpenRun>, HistoryError> {
         let sql = "SELECT runs.agent, runs.run, started_ms, boots.name, mono_ns FROM runs \

@@ -183,6 +183,41 @@ fn a_keeper_that_nobody_needs_leaves_no_socket_that_misleads() {
 }
 
 #[test]
+fn what_agents_at_rest_died_of_is_still_shown_when_their_keeper_was_killed() {
+    let bench = bench();
+    let once = "limits = [{ deaths = 1, within = \"1h\" }]";
+    let events = bench.up(&[
+        bench.agent("out", "exit 3", once),
+        bench.agent("done", "exit 0", ""),
+        bench.agent("stopped", "forever", ""),
+        bench.agent("never", "forever", "trigger = \"manual\""),
+        bench.agent("lives", "forever", ""),
+    ]);
+    events.of("out", "crashed-out");
+    events.of("done", "rested");
+    events.of("lives", "run-ready");
+    bench.defib(&["stop", "stopped"]).good();
+    let resting = ["out", "done", "stopped", "never"];
+    let last_death = |name: &str| {
+        let mut death = bench.status(name)["last_death"].take();
+        // The history keeps whole milliseconds.
+        if let Some(ran) = death["ran_s"].as_f64() {
+            death["ran_s"] = Duration::from_secs_f64(ran).as_millis().to_string().into();
+        }
+        death
+    };
+    let before = resting.map(last_death);
+    assert_eq!(before[0]["exit_code"], 3, "{}", before[0]);
+    bench.kill_keeper();
+    bench.await_status("lives", |status| field(status, "run") == 2);
+    assert_eq!(resting.map(last_death), before);
+    assert_eq!(bench.status("lives")["last_death"]["class"], "lost");
+    // Nor does the next daemon of that keeper forget it.
+    bench.kill_daemon();
+    assert_eq!(resting.map(last_death), before);
+}
+
+#[test]
 fn a_rest_right_before_both_die_is_not_forgotten() {
     let bench = bench();
     let once = "limits = [{ deaths = 1, within = \"1h\" }]";

@@ -8,8 +8,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use defib_core::view::LastDeath;
 use defib_core::{Life, Mono, Name, Now, Record, RunId, View};
-use defib_history::{Event, History, Intent, Intents, OpenRun, Reader, Run, Stamp, Usage};
+use defib_history::{
+    Event, History, Intent, Intents, OpenRun, Reader, Run, RunDeath, Stamp, Usage,
+};
 use defib_host::clock::{boot_id, now};
 use defib_host::protocol::RunKey;
 
@@ -155,6 +158,39 @@ impl Engine {
             .spawn(move || defib_host::in_background(recover));
     }
 
+    /// Takes from the history what a death's event does not say: its trace, and what the run used.
+    pub(super) fn remember(&mut self, agent: Name, run: RunId, death: RunDeath) {
+        if let Some(trace) = death.trace {
+            self.traces.insert(agent.clone(), (run, trace));
+        }
+        // The journal may know of a later one.
+        let known = self.used.entry(agent).or_insert((run, death.used));
+        if known.0 < run {
+            *known = (run, death.used);
+        }
+    }
+
+    /// Takes the last death of every agent from the history. Of one whose run was open nobody has told
+    /// yet how it ended, and that is its last.
+    pub(super) fn recall_deaths(&mut self) {
+        for run in newest_runs(&self.history) {
+            let Run { agent, run, death: Some(death), .. } = run else { continue };
+            let last = LastDeath {
+                // Nobody asks when it was on a clock that may have been another boot's.
+                at: Now { mono: Mono::ZERO, wall: death.at },
+                run: Some(run),
+                class: death.class,
+                kind: death.kind,
+                exit_code: death.exit_code,
+                signal: death.signal,
+                ran: death.ran_s.0,
+                evidence: death.evidence.as_deref().map(Box::from),
+            };
+            self.view.recall(agent.clone(), last);
+            self.remember(agent, run, death);
+        }
+    }
+
     /// The last output of a run that another daemon saw end.
     pub(super) fn hear_tail(&mut self, key: RunKey, tail: &[u8]) {
         self.learn_secrets(&key.agent);
@@ -208,6 +244,12 @@ fn settled(history: &Arc<History>) -> bool {
 pub(super) fn last_runs(history: &History) -> BTreeMap<Name, RunId> {
     let reader = Reader::open(history.path());
     reader.and_then(|reader| reader.last_runs()).unwrap_or_default()
+}
+
+/// The newest run of each agent that the history knows of.
+pub(super) fn newest_runs(history: &History) -> Vec<Run> {
+    let reader = Reader::open(history.path());
+    reader.and_then(|reader| reader.newest_runs()).unwrap_or_default()
 }
 
 /// The runs of which no end is known: they ended with whoever could have seen it.

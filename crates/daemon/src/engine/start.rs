@@ -249,14 +249,7 @@ impl Engine {
         }
         for death in last_deaths(&self.history, &self.view) {
             let Run { agent, run, death: Some(death), .. } = death else { continue };
-            if let Some(trace) = death.trace {
-                self.traces.insert(agent.clone(), (run, trace));
-            }
-            // The journal may know of a later one.
-            let known = self.used.entry(agent).or_insert((run, death.used));
-            if known.0 < run {
-                *known = (run, death.used);
-            }
+            self.remember(agent, run, death);
         }
         // Before any report of an end: who has nothing left is not started again.
         self.warn_of_the_spent();
@@ -328,6 +321,7 @@ impl Engine {
             let life = lives.entry(name.clone()).or_insert_with(Life::blank);
             life.number_from(run);
         }
+        self.recall_deaths();
         let open = open_runs(&self.history);
         let living: BTreeSet<&Name> = open.iter().map(|run| &run.agent).collect();
         for (name, life) in &mut lives {
