@@ -248,6 +248,48 @@ fn what_is_never_restarted_is_not_started_again_by_a_reboot() {
 }
 
 #[test]
+fn whoever_lived_when_the_machine_went_runs_again_whatever_started_it() {
+    let by = |trigger| Policy { trigger, ..default() };
+    let topology = || {
+        of(vec![
+            agent("boot", &default()),
+            agent("manual", &by(Trigger::Manual)),
+            agent("cron", &by(Trigger::Cron)),
+            agent("stopped", &by(Trigger::Manual)),
+            agent("closed", &by(Trigger::Manual)),
+            agent("idle", &by(Trigger::Cron)),
+        ])
+    };
+    let mut bench = Bench::new(Settings::default(), topology());
+    bench.tell(Input::UpAsked(Scope::All)).unwrap();
+    for who in ["manual", "cron", "stopped"] {
+        let scope = bench.scope(who);
+        bench.tell(Input::StartAsked(scope)).unwrap();
+    }
+    let scope = bench.scope("stopped");
+    bench.deaf.insert("stopped");
+    bench.tell(Input::StopAsked { scope, kill: false }).unwrap();
+    bench.succeed(topology(), Continuity::Reboot);
+    bench.tell(Input::Booted).unwrap();
+    for (who, state, runs) in [
+        ("boot", State::Running, 2),
+        ("manual", State::Running, 2),
+        ("cron", State::Running, 2),
+        ("stopped", State::Stopped, 1),
+        ("idle", State::Idle, 0),
+    ] {
+        assert_eq!((bench.state(who), bench.runs(who)), (state, runs), "{who}");
+    }
+    // One that ended in order with all others waits for its trigger again.
+    let scope = bench.scope("closed");
+    bench.tell(Input::StartAsked(scope)).unwrap();
+    bench.tell(Input::CloseAsked).unwrap();
+    bench.succeed(topology(), Continuity::Reboot);
+    bench.tell(Input::Booted).unwrap();
+    assert_eq!((bench.state("closed"), bench.runs("closed")), (State::Idle, 1));
+}
+
+#[test]
 fn what_was_closed_in_order_comes_back_at_the_next_start() {
     let topology = || of(vec![agent("a", &default()), agent("b", &default())]);
     let mut bench = Bench::new(Settings::default(), topology());

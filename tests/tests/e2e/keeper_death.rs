@@ -218,6 +218,32 @@ fn what_agents_at_rest_died_of_is_still_shown_when_their_keeper_was_killed() {
 }
 
 #[test]
+fn whoever_lived_when_the_keeper_was_killed_runs_again_however_it_was_started() {
+    let bench = bench();
+    let yearly = "trigger = \"cron:0 0 1 1 *\"";
+    bench.up(&[
+        bench.agent("by-hand", "forever", "trigger = \"manual\""),
+        bench.agent("yearly", "forever", yearly),
+        bench.agent("once", "forever", "trigger = \"manual\"\nrestart = \"never\""),
+        bench.agent("stopped", "forever", "trigger = \"manual\""),
+        bench.agent("idle", "forever", yearly),
+    ]);
+    for name in ["by-hand", "yearly", "once", "stopped"] {
+        bench.defib(&["start", name]).good();
+        bench.await_state(name, "running");
+    }
+    bench.defib(&["stop", "stopped"]).good();
+    bench.kill_keeper();
+    for name in ["by-hand", "yearly"] {
+        bench
+            .await_status(name, |status| status["state"] == "running" && field(status, "run") == 2);
+        assert_eq!(bench.history(name)[0]["death"]["class"], "lost");
+    }
+    let rests = ["once", "stopped", "idle"].map(|name| bench.status(name)["state"].clone());
+    assert_eq!(rests, ["stopped", "stopped", "idle"]);
+}
+
+#[test]
 fn a_rest_right_before_both_die_is_not_forgotten() {
     let bench = bench();
     let once = "limits = [{ deaths = 1, within = \"1h\" }]";
