@@ -154,15 +154,15 @@ impl Life {
         self.last_run = self.last_run.max(run);
     }
 
-    /// Takes a run for one that lived when it was last heard of, unless a later one is known.
-    /// It may have wished for its end.
-    pub fn was_running(&mut self, run: RunId, wished: bool) {
+    /// Takes a run for one that lived when it was last heard of, unless a later one is known. It has
+    /// ended since, after at most this time, and may have wished for that.
+    pub fn was_running(&mut self, run: RunId, wished: bool, lived: Duration) {
         if run >= self.last_run {
             self.last_run = run;
-            // Nobody knows on which clock it began; as far as we are concerned it has just begun.
-            let begun = Mono::from_nanos(u64::MAX);
+            // It may have begun on the clock of another boot: its life is told on one of its own.
+            let (begun, ended) = (Mono::ZERO, Some(Mono::ZERO + lived));
             let wished = wished.then_some(Mono::ZERO);
-            let run = Run { spawned: true, wished, ..Run::new(run, false, begun) };
+            let run = Run { spawned: true, wished, ended, ..Run::new(run, false, begun) };
             self.phase = Phase::Running(run);
         }
     }

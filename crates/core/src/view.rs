@@ -90,6 +90,12 @@ impl View {
         self.agents.insert(name, agent);
     }
 
+    /// Takes an agent's last death from where it was stored, unless one is known already.
+    pub fn recall(&mut self, name: Name, death: LastDeath) {
+        let agent = self.agents.entry(name).or_insert(AgentView::NEW);
+        agent.last_death.get_or_insert_with(|| Box::new(death));
+    }
+
     /// Takes no more memory than it needs. A map that grew in order has half empty nodes, one that is
     /// made at once has full ones.
     pub fn pack(&mut self) {

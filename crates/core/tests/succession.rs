@@ -11,8 +11,8 @@ mod bench;
 use bench::{Bench, agent, group, ms, name, plain, secs};
 use defib_core::policy::{Heartbeat, Mode, Ready, Trigger};
 use defib_core::{
-    AgentSpec, Ask, Class, Continuity, Effect, Goal, GroupSpec, Input, Policy, Preset, RunId,
-    Scope, Settings, State, Strategy, Supervisor, Topology, What,
+    AgentSpec, Ask, Class, Continuity, Effect, Goal, GroupSpec, Input, Life, Policy, Preset, RunId,
+    Scope, Settings, Snapshot, State, Strategy, Supervisor, Topology, What,
 };
 
 fn default() -> Policy {
@@ -248,6 +248,48 @@ fn what_is_never_restarted_is_not_started_again_by_a_reboot() {
 }
 
 #[test]
+fn whoever_lived_when_the_machine_went_runs_again_whatever_started_it() {
+    let by = |trigger| Policy { trigger, ..default() };
+    let topology = || {
+        of(vec![
+            agent("boot", &default()),
+            agent("manual", &by(Trigger::Manual)),
+            agent("cron", &by(Trigger::Cron)),
+            agent("stopped", &by(Trigger::Manual)),
+            agent("closed", &by(Trigger::Manual)),
+            agent("idle", &by(Trigger::Cron)),
+        ])
+    };
+    let mut bench = Bench::new(Settings::default(), topology());
+    bench.tell(Input::UpAsked(Scope::All)).unwrap();
+    for who in ["manual", "cron", "stopped"] {
+        let scope = bench.scope(who);
+        bench.tell(Input::StartAsked(scope)).unwrap();
+    }
+    let scope = bench.scope("stopped");
+    bench.deaf.insert("stopped");
+    bench.tell(Input::StopAsked { scope, kill: false }).unwrap();
+    bench.succeed(topology(), Continuity::Reboot);
+    bench.tell(Input::Booted).unwrap();
+    for (who, state, runs) in [
+        ("boot", State::Running, 2),
+        ("manual", State::Running, 2),
+        ("cron", State::Running, 2),
+        ("stopped", State::Stopped, 1),
+        ("idle", State::Idle, 0),
+    ] {
+        assert_eq!((bench.state(who), bench.runs(who)), (state, runs), "{who}");
+    }
+    // One that ended in order with all others waits for its trigger again.
+    let scope = bench.scope("closed");
+    bench.tell(Input::StartAsked(scope)).unwrap();
+    bench.tell(Input::CloseAsked).unwrap();
+    bench.succeed(topology(), Continuity::Reboot);
+    bench.tell(Input::Booted).unwrap();
+    assert_eq!((bench.state("closed"), bench.runs("closed")), (State::Idle, 1));
+}
+
+#[test]
 fn what_was_closed_in_order_comes_back_at_the_next_start() {
     let topology = || of(vec![agent("a", &default()), agent("b", &default())]);
     let mut bench = Bench::new(Settings::default(), topology());
@@ -270,6 +312,44 @@ fn a_daemon_that_dies_while_closing_is_succeeded_by_one_that_goes_on_closing() {
     found(&mut bench, "a", Some(1));
     bench.pass(secs(10));
     assert_eq!((bench.state("a"), bench.runs("a")), (State::Stopped, 1));
+}
+
+#[test]
+fn the_order_is_that_of_the_declaration_however_an_agent_became_known() {
+    let trio = || of(["z", "m", "a"].map(|who| agent(who, &default())).to_vec());
+    let listed = |bench: &Bench| -> Vec<String> {
+        bench.supervisor.declared().map(|(_, name)| name.to_string()).collect()
+    };
+    let mut bench = Bench::new(Settings::default(), trio());
+    bench.tell(Input::UpAsked(Scope::All)).unwrap();
+    bench.tell(Input::DownAsked(Scope::All)).unwrap();
+
+    // Of the next daemon's agents none is declared when it begins, and all are known.
+    bench.succeed(Topology::default(), Continuity::Reboot);
+    bench.tell(Input::Booted).unwrap();
+    assert_eq!(listed(&bench), [""; 0]);
+    let from = bench.log.len();
+    bench.tell(Input::Apply(Box::new(trio()))).unwrap();
+    bench.tell(Input::UpAsked(Scope::All)).unwrap();
+    assert_eq!(listed(&bench), ["z", "m", "a"]);
+    assert_eq!(bench.order(from, |what| matches!(what, What::RunStarted { .. })), ["z", "m", "a"]);
+    let from = bench.log.len();
+    bench.tell(Input::DownAsked(Scope::All)).unwrap();
+    let asked = bench.order(from, |what| matches!(what, What::StopRequested { .. }));
+    assert_eq!(asked, ["a", "m", "z"]);
+
+    // Whoever is put in front is in front, and whoever is named twice stands where it is named first.
+    let moved = ["new", "a", "z", "m", "a"].map(|who| agent(who, &default())).to_vec();
+    bench.tell(Input::Apply(Box::new(of(moved)))).unwrap();
+    assert_eq!(listed(&bench), ["new", "a", "z", "m"]);
+    let from = bench.log.len();
+    bench.tell(Input::UpAsked(Scope::All)).unwrap();
+    let started = bench.order(from, |what| matches!(what, What::RunStarted { .. }));
+    assert_eq!(started, ["new", "a", "z", "m"]);
+    let from = bench.log.len();
+    bench.tell(Input::CloseAsked).unwrap();
+    let asked = bench.order(from, |what| matches!(what, What::StopRequested { .. }));
+    assert_eq!(asked, ["m", "z", "a", "new"]);
 }
 
 #[test]
@@ -301,6 +381,24 @@ fn a_wish_to_end_survives_a_reboot() {
     bench.succeed(solo(), Continuity::Reboot);
     bench.tell(Input::Booted).unwrap();
     assert_eq!(bench.state("a"), State::Done);
+}
+
+#[test]
+fn a_run_that_is_only_known_to_have_lived_is_lost_after_the_time_that_it_did() {
+    let mut life = Life::blank();
+    life.was_running(RunId(3), false, secs(90));
+    let totals = Supervisor::new(Settings::default()).totals();
+    let snapshot = Snapshot { lives: [(name("a"), life)].into(), spent: [].into(), totals };
+    let mut bench = Bench::new(Settings::default(), Topology::default());
+    // The machine has been up for less time than the run lived.
+    bench.resume(snapshot, solo(), Continuity::Reboot);
+    bench.tell(Input::Booted).unwrap();
+    let ran = bench.told("a").find_map(|what| match what {
+        What::RunDied { class: Class::Lost, ran_s, .. } => Some(ran_s.0),
+        _ => None,
+    });
+    assert_eq!(ran, Some(secs(90)));
+    assert_eq!(bench.run("a"), RunId(4));
 }
 
 #[test]

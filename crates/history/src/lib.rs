@@ -45,7 +45,7 @@ pub use ledger::Entry;
 pub use lifeline::{Lifeline, LifelineFilter, Wait};
 pub use postmortem::{PostMortem, TAIL_MAX};
 pub use queue::Lost;
-pub use reader::{EventFilter, Reader, RunFilter, Take};
+pub use reader::{EventFilter, OpenRun, Reader, RunFilter, Take};
 pub use redact::{Redactor, redact};
 pub use retention::Tails;
 pub use run::{Run, RunDeath};

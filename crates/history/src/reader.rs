@@ -72,6 +72,19 @@ pub struct RunFilter {
     pub before: Option<i64>,
 }
 
+/// A run of which no end is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenRun {
+    /// Whose.
+    pub agent: Name,
+    /// Which.
+    pub run: RunId,
+    /// When it began.
+    pub started_at: Wall,
+    /// The boot in which it began, and when on that boot's clock; nothing where that is no longer kept.
+    pub began: Option<(String, Mono)>,
+}
+
 /// A connection that only reads.
 #[derive(Debug)]
 pub struct Reader {
@@ -239,15 +252,40 @@ impl Reader {
         Ok(last)
     }
 
+    /// The newest run of each agent.
+    pub fn newest_runs(&self) -> Result<Vec<Run>, HistoryError> {
+        let columns = run::COLUMNS;
+        // The numbers are all in the index; only the newest rows are looked up. Should a number have been
+        // given twice, the later one is meant.
+        let sql = format!(
+            "SELECT {columns} FROM (SELECT agent AS whose, max(run) AS newest FROM runs GROUP BY agent) \
+             JOIN runs ON agent = whose AND run = newest ORDER BY id"
+        );
+        let mut statement = self.connection.prepare(&sql)?;
+        let mut rows = statement.query([])?;
+        let mut newest = BTreeMap::new();
+        while let Some(row) = rows.next()? {
+            if let Some(run) = Run::of_row(row)? {
+                newest.insert(run.agent.clone(), run);
+            }
+        }
+        Ok(newest.into_values().collect())
+    }
+
     /// The runs of which no end is known: at most one of an agent is not over.
-    pub fn open_runs(&self) -> Result<Vec<(Name, RunId)>, HistoryError> {
-        let mut statement = self.connection.prepare("SELECT agent, run FROM runs WHERE alive")?;
+    pub fn open_runs(&self) -> Result<Vec<OpenRun>, HistoryError> {
+        let sql = "SELECT runs.agent, runs.run, started_ms, boots.name, mono_ns FROM runs \
+                   LEFT JOIN events ON seq = runs.id LEFT JOIN boots ON boots.id = boot WHERE alive";
+        let mut statement = self.connection.prepare(sql)?;
         let mut rows = statement.query([])?;
         let mut open = Vec::new();
         while let Some(row) = rows.next()? {
-            if let Ok(agent) = Name::known(&row.get::<_, String>(0)?) {
-                open.push((agent, RunId(row.get::<_, i64>(1)?.cast_unsigned())));
-            }
+            let Ok(agent) = Name::known(&row.get::<_, String>(0)?) else { continue };
+            let run = RunId(row.get::<_, i64>(1)?.cast_unsigned());
+            let started_at = Wall::from_millis(row.get(2)?);
+            let mono = row.get::<_, Option<i64>>(4)?.map(|at| Mono::from_nanos(at.cast_unsigned()));
+            let began = row.get::<_, Option<String>>(3)?.zip(mono);
+            open.push(OpenRun { agent, run, started_at, began });
         }
         Ok(open)
     }

@@ -437,7 +437,32 @@ fn a_run_that_is_open_is_found_behind_however_many_others() {
     history.append(events);
     history.flush(SOON).unwrap();
     let reader = Reader::open(&path).unwrap();
-    assert_eq!(reader.open_runs().unwrap(), [(name("quiet"), RunId(1))]);
+    let open = reader.open_runs().unwrap();
+    assert_eq!(open.len(), 1, "{open:?}");
+    assert_eq!((&open[0].agent, open[0].run), (&name("quiet"), RunId(1)));
+}
+
+#[test]
+fn the_newest_run_of_each_agent_is_told_with_its_death() {
+    let (_folder, path) = home();
+    let (history, _) = open(&path);
+    history.append([
+        started(1, "twice", 1),
+        died(2, "twice", 1, 1),
+        started(3, "twice", 2),
+        died(4, "twice", 2, 7),
+        started(5, "lives", 1),
+        died(6, "lives", 1, 1),
+        started(7, "lives", 2),
+    ]);
+    history.flush(SOON).unwrap();
+    let newest = Reader::open(&path).unwrap().newest_runs().unwrap();
+    let shown = newest.iter().map(|run| {
+        let code = run.death.as_ref().map(|death| death.exit_code);
+        (run.agent.as_str(), run.run, code)
+    });
+    let wanted = [("lives", RunId(2), None), ("twice", RunId(2), Some(Some(7)))];
+    assert_eq!(shown.collect::<Vec<_>>(), wanted);
 }
 
 #[test]

@@ -113,6 +113,14 @@ fn a_tick_starts_an_agent_and_the_next_is_shown() {
     assert_eq!((&status["state"], &status["next_at"]), (&"idle".into(), &Value::Null));
     bench.defib(&["start", "by-hand"]).good();
     bench.await_state("by-hand", "running");
+    // A tick does not start what a person has stopped: there is none to come.
+    bench.defib(&["stop", "yearly"]).good();
+    let status = bench.status("yearly");
+    assert_eq!((&status["state"], &status["next_at"]), (&"stopped".into(), &Value::Null));
+    bench.defib(&["start", "yearly"]).good();
+    let done = |status: &Value| status["state"] == "idle" && !status["last_death"].is_null();
+    let status = bench.await_status("yearly", done);
+    assert!(status["next_at"].is_string(), "{status}");
 }
 
 #[test]

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::process::{Child, Command};
+use std::time::Duration;
 
-use defib_e2e::{Bench, await_some, await_that, field, pid_in, proc};
+use defib_e2e::{Bench, await_some, await_that, field, moment_ms, pid_in, proc};
 
 use crate::bench;
 
@@ -95,6 +96,10 @@ fn check_that_each_agent_runs_once_again(kill: impl Fn(&Bench)) {
         assert_eq!(runs.len(), 2, "{runs:#?}");
         assert!(!runs[0]["death"].is_null(), "it is said that the first run is over: {}", runs[0]);
         assert!(runs[1]["death"].is_null());
+        let lived = moment_ms(&runs[0]["ended_at"]) - moment_ms(&runs[0]["started_at"]);
+        let ran = Duration::from_secs_f64(runs[0]["ran_s"].as_f64().unwrap());
+        let ran = i64::try_from(ran.as_millis()).unwrap();
+        assert!(ran > 0 && ran.abs_diff(lived) < 100, "{}", runs[0]);
         let why = bench.defib(&["why", name]).good().out;
         assert!(why.contains("Run 1 was lost after"), "{why}");
     }
@@ -175,6 +180,67 @@ fn a_keeper_that_nobody_needs_leaves_no_socket_that_misleads() {
     let version =
         await_some("an answer", || Some(bench.defib(&["version", "--json"]).good().json()));
     assert!(version["daemon"].is_null() && version["keeper"].is_null(), "{version}");
+}
+
+#[test]
+fn what_agents_at_rest_died_of_is_still_shown_when_their_keeper_was_killed() {
+    let bench = bench();
+    let once = "limits = [{ deaths = 1, within = \"1h\" }]";
+    let events = bench.up(&[
+        bench.agent("out", "exit 3", once),
+        bench.agent("done", "exit 0", ""),
+        bench.agent("stopped", "forever", ""),
+        bench.agent("never", "forever", "trigger = \"manual\""),
+        bench.agent("lives", "forever", ""),
+    ]);
+    events.of("out", "crashed-out");
+    events.of("done", "rested");
+    events.of("lives", "run-ready");
+    bench.defib(&["stop", "stopped"]).good();
+    let resting = ["out", "done", "stopped", "never"];
+    let last_death = |name: &str| {
+        let mut death = bench.status(name)["last_death"].take();
+        // The history keeps whole milliseconds.
+        if let Some(ran) = death["ran_s"].as_f64() {
+            death["ran_s"] = Duration::from_secs_f64(ran).as_millis().to_string().into();
+        }
+        death
+    };
+    let before = resting.map(last_death);
+    assert_eq!(before[0]["exit_code"], 3, "{}", before[0]);
+    bench.kill_keeper();
+    bench.await_status("lives", |status| field(status, "run") == 2);
+    assert_eq!(resting.map(last_death), before);
+    assert_eq!(bench.status("lives")["last_death"]["class"], "lost");
+    // Nor does the next daemon of that keeper forget it.
+    bench.kill_daemon();
+    assert_eq!(resting.map(last_death), before);
+}
+
+#[test]
+fn whoever_lived_when_the_keeper_was_killed_runs_again_however_it_was_started() {
+    let bench = bench();
+    let yearly = "trigger = \"cron:0 0 1 1 *\"";
+    bench.up(&[
+        bench.agent("by-hand", "forever", "trigger = \"manual\""),
+        bench.agent("yearly", "forever", yearly),
+        bench.agent("once", "forever", "trigger = \"manual\"\nrestart = \"never\""),
+        bench.agent("stopped", "forever", "trigger = \"manual\""),
+        bench.agent("idle", "forever", yearly),
+    ]);
+    for name in ["by-hand", "yearly", "once", "stopped"] {
+        bench.defib(&["start", name]).good();
+        bench.await_state(name, "running");
+    }
+    bench.defib(&["stop", "stopped"]).good();
+    bench.kill_keeper();
+    for name in ["by-hand", "yearly"] {
+        bench
+            .await_status(name, |status| status["state"] == "running" && field(status, "run") == 2);
+        assert_eq!(bench.history(name)[0]["death"]["class"], "lost");
+    }
+    let rests = ["once", "stopped", "idle"].map(|name| bench.status(name)["state"].clone());
+    assert_eq!(rests, ["stopped", "stopped", "idle"]);
 }
 
 #[test]

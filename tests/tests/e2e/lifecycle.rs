@@ -124,6 +124,31 @@ fn agents_stop_in_the_reverse_of_their_order() {
 }
 
 #[test]
+fn the_order_is_that_of_the_file_under_every_daemon() {
+    let bench = bench();
+    let names =
+        || -> Vec<Value> { bench.statuses().iter().map(|status| status["name"].clone()).collect() };
+    let trio = ["z", "m", "a"].map(|name| bench.agent(name, "forever", ""));
+    bench.up(&trio);
+    assert_eq!(names(), ["z", "m", "a"]);
+    bench.defib(&["down", "--all"]).good();
+    // The next daemon knows of all three before any of them is declared.
+    let events = bench.up(&trio);
+    assert_eq!(names(), ["z", "m", "a"]);
+    let started = |name| field(&events.of_run(name, 2, "run-started"), "seq");
+    assert!(["z", "m", "a"].map(started).is_sorted());
+    // Whoever is put at the top is at the top from the next reload on.
+    let [z, m, a] = trio;
+    bench.declare(&[bench.agent("new", "forever", ""), z, m, a]);
+    bench.defib(&["reload"]).good();
+    assert_eq!(names(), ["new", "z", "m", "a"]);
+    bench.defib(&["down"]).good();
+    let asked = |name, run| field(&events.of_run(name, run, "stop-requested"), "seq");
+    let asked = [asked("a", 2), asked("m", 2), asked("z", 2), asked("new", 1)];
+    assert!(asked.is_sorted(), "{asked:?}");
+}
+
+#[test]
 fn once_runs_each_agent_once_and_says_by_its_exit_code_whether_all_went_well() {
     let bench = bench();
     let lives = bench.file("lives");

@@ -81,8 +81,7 @@ impl Supervisor {
 
     /// Every declared agent, in the order of declaration.
     pub fn declared(&self) -> impl Iterator<Item = (AgentId, &Name)> {
-        let agents = self.ids().zip(&self.agents);
-        agents.filter(|(_, agent)| agent.declared).map(|(id, agent)| (id, &agent.name))
+        self.listed.iter().map(|id| (*id, &self.agents[id.index()].name))
     }
 
     /// The names of every agent there ever was.
@@ -113,11 +112,11 @@ impl Supervisor {
         (0..u32::try_from(self.agents.len()).unwrap_or(u32::MAX)).map(AgentId)
     }
 
-    /// Every agent, those of a group where its first member stands and in the group's order.
+    /// Every declared agent, those of a group where its first member stands and in the group's order.
     pub(super) fn in_start_order(&self) -> impl Iterator<Item = AgentId> {
         let mut seen = BTreeSet::new();
-        self.ids().flat_map(move |id| match self.agents[id.index()].place {
-            None => Vec::from([id]),
+        self.listed.iter().flat_map(move |id| match self.agents[id.index()].place {
+            None => Vec::from([*id]),
             Some(place) if seen.insert(place.top) => self.groups[place.top.index()].order.clone(),
             Some(_) => Vec::new(),
         })
@@ -137,6 +136,7 @@ impl Supervisor {
                 agent.edition != edition && mem::replace(&mut agent.declared, false)
             })
             .collect();
+        self.list(&agents);
         self.link(&agents);
         self.plant(&groups);
         for id in removed {
@@ -198,6 +198,16 @@ impl Supervisor {
         });
         self.by_name.insert(spec.name.clone(), id);
         self.touch(id);
+    }
+
+    /// Notes the order of declaration. An agent keeps its id for as long as we live, wherever it is moved
+    /// to, and one that was known before it was declared got its id by its name: ids say nothing of it.
+    fn list(&mut self, specs: &[AgentSpec]) {
+        let mut seen = BTreeSet::new();
+        let ids = specs.iter().filter_map(|spec| self.agent(&spec.name));
+        let mut listed: Vec<AgentId> = ids.filter(|id| seen.insert(*id)).collect();
+        listed.shrink_to_fit();
+        self.listed = listed;
     }
 
     /// Ties agents to those they start after.

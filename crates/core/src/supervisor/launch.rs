@@ -4,6 +4,7 @@
 //! its group is started or restarted in order, the members before it. Restarts of its own are not
 //! ordered: no agent's crash delays another agent's restart.
 
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::mem;
 use core::time::Duration;
@@ -19,19 +20,18 @@ use crate::time::Mono;
 use crate::verdict::Until;
 
 impl Supervisor {
-    /// The daemon or the machine came up: starts what should be up and has not begun.
+    /// The daemon or the machine came up: starts what should be up and has not begun, and whoever lived
+    /// when nobody was there any more, whatever had started it.
     pub(super) fn boot(&mut self) {
+        let mut cut_short = BTreeSet::new();
         if mem::take(&mut self.rebooted) {
-            for id in self.ids() {
-                self.wake_after_reboot(id);
-            }
+            cut_short = self.ids().filter(|id| self.wake_after_reboot(*id)).collect();
         }
         let is_due = |id: &AgentId| {
             let agent = &self.agents[id.index()];
-            agent.declared
-                && agent.life.goal == Goal::Up
+            agent.life.goal == Goal::Up
                 && matches!(agent.life.phase, Phase::Idle | Phase::Stopped { failed: false })
-                && agent.policy.trigger == Trigger::Boot
+                && (agent.policy.trigger == Trigger::Boot || cut_short.contains(id))
         };
         let due: Vec<AgentId> = self.in_start_order().filter(is_due).collect();
         self.launch_in_order(&due, Launch { cause: Cause::Up, fresh: false });

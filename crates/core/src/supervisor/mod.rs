@@ -56,6 +56,8 @@ pub struct Settings {
 #[derive(Debug, Clone)]
 pub struct Supervisor {
     agents: Vec<Agent>,
+    /// The declared ones, in the order of declaration.
+    listed: Vec<AgentId>,
     groups: Vec<Group>,
     max_total_restarts: Option<u32>,
     /// How often what is declared has been changed.
@@ -85,6 +87,7 @@ impl Supervisor {
         let jitter = settings.jitter_seed.map_or(Jitter::OFF, Jitter::seeded);
         Supervisor {
             agents: Vec::new(),
+            listed: Vec::new(),
             groups: Vec::new(),
             max_total_restarts: None,
             edition: 0,

@@ -264,7 +264,8 @@ impl Supervisor {
     /// Ends everything in order; goals stay as they are, so that all comes back at the next start.
     pub(super) fn close(&mut self) {
         self.closing = true;
-        let ids: Vec<AgentId> = self.ids().collect();
+        let undeclared = self.ids().filter(|id| !self.agents[id.index()].declared);
+        let ids: Vec<AgentId> = self.in_start_order().chain(undeclared).collect();
         for id in &ids {
             match self.life(*id).phase {
                 Phase::Waiting { .. } | Phase::Backoff { .. } => self.settle(*id),
@@ -340,13 +341,13 @@ impl Supervisor {
             }
             Scope::Agents(ids) => {
                 let ours = |id: &AgentId| ids.contains(id);
-                Ok(self.in_start_order().filter(declared).filter(ours).collect())
+                Ok(self.in_start_order().filter(ours).collect())
             }
             Scope::Project(name) => {
                 let ours = |id: &AgentId| self.agents[id.index()].project == *name;
-                Ok(self.in_start_order().filter(declared).filter(ours).collect())
+                Ok(self.in_start_order().filter(ours).collect())
             }
-            Scope::All => Ok(self.in_start_order().filter(declared).collect()),
+            Scope::All => Ok(self.in_start_order().collect()),
         }
     }
 }

@@ -132,9 +132,11 @@ impl Supervisor {
     }
 
     /// What is left of an agent after a reboot: its goal, its rest, and its run numbers. A reboot is a
-    /// free respawn of what is restarted; what runs once has had its run.
-    pub(super) fn wake_after_reboot(&mut self, id: AgentId) {
+    /// free respawn of what is restarted; what runs once has had its run. Says whether a run was cut short
+    /// that is to be followed by another.
+    pub(super) fn wake_after_reboot(&mut self, id: AgentId) -> bool {
         let had_its_run = self.had_its_one_run(id);
+        let cut_short = !had_its_run && self.is_to_live_on(id);
         let agent = &mut self.agents[id.index()];
         let (declared, revive) = (agent.declared, agent.policy.revive_on_boot);
         agent.life.sequenced = false;
@@ -150,7 +152,7 @@ impl Supervisor {
         }
         if !declared {
             self.forget(id);
-            return;
+            return false;
         }
         match (&self.life(id).phase, self.life(id).goal) {
             (Phase::CrashedOut(_), Goal::Up) if revive => {
@@ -189,6 +191,22 @@ impl Supervisor {
                 | Phase::Stopped { .. },
                 Goal::Stopped | Goal::Down,
             ) => self.settle(id),
+        }
+        cut_short && self.life(id).phase == Phase::Idle
+    }
+
+    /// Whether an agent has a run that nobody wants to end, or that another is to follow at once.
+    fn is_to_live_on(&self, id: AgentId) -> bool {
+        match &self.life(id).phase {
+            Phase::Starting(_) | Phase::Running(_) => true,
+            Phase::Stopping { why, .. } => matches!(why, Why::Restart { .. } | Why::Group { .. }),
+            Phase::Idle
+            | Phase::Waiting { .. }
+            | Phase::Backoff { .. }
+            | Phase::Stopped { .. }
+            | Phase::Done
+            | Phase::Halted(_)
+            | Phase::CrashedOut(_) => false,
         }
     }
 

@@ -9,8 +9,8 @@ use std::time::Duration;
 use defib_core::run::{ExitReport, Finding, Status};
 use defib_core::{
     AgentId, AgentSpec, Ask, Class, Continuity, Effect, GroupSpec, Input, Mono, Name, Now, Outbox,
-    Policy, Preset, Record, Refusal, RunId, Scope, Settings, Signal, State, Strategy, Supervisor,
-    Topology, View, Wall, What,
+    Policy, Preset, Record, Refusal, RunId, Scope, Settings, Signal, Snapshot, State, Strategy,
+    Supervisor, Topology, View, Wall, What,
 };
 
 pub fn name(text: &str) -> Name {
@@ -185,7 +185,11 @@ impl Bench {
     /// The daemon dies and its successor goes on, on the same or on a newly started machine.
     pub fn succeed(&mut self, topology: Topology, continuity: Continuity) {
         let json = serde_json::to_string(&self.supervisor.snapshot()).unwrap();
-        let snapshot = serde_json::from_str(&json).unwrap();
+        self.resume(serde_json::from_str(&json).unwrap(), topology, continuity);
+    }
+
+    /// A daemon goes on from a snapshot, on the same or on a newly started machine.
+    pub fn resume(&mut self, snapshot: Snapshot, topology: Topology, continuity: Continuity) {
         if continuity == Continuity::Reboot {
             self.now = Mono::from_nanos(1_000_000_000);
         }

@@ -8,8 +8,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use defib_core::{Life, Mono, Name, Record, RunId, View};
-use defib_history::{Event, History, Intent, Intents, Reader, Run, Stamp, Usage};
+use defib_core::view::LastDeath;
+use defib_core::{Life, Mono, Name, Now, Record, RunId, View};
+use defib_history::{
+    Event, History, Intent, Intents, OpenRun, Reader, Run, RunDeath, Stamp, Usage,
+};
 use defib_host::clock::{boot_id, now};
 use defib_host::protocol::RunKey;
 
@@ -155,6 +158,39 @@ impl Engine {
             .spawn(move || defib_host::in_background(recover));
     }
 
+    /// Takes from the history what a death's event does not say: its trace, and what the run used.
+    pub(super) fn remember(&mut self, agent: Name, run: RunId, death: RunDeath) {
+        if let Some(trace) = death.trace {
+            self.traces.insert(agent.clone(), (run, trace));
+        }
+        // The journal may know of a later one.
+        let known = self.used.entry(agent).or_insert((run, death.used));
+        if known.0 < run {
+            *known = (run, death.used);
+        }
+    }
+
+    /// Takes the last death of every agent from the history. Of one whose run was open nobody has told
+    /// yet how it ended, and that is its last.
+    pub(super) fn recall_deaths(&mut self) {
+        for run in newest_runs(&self.history) {
+            let Run { agent, run, death: Some(death), .. } = run else { continue };
+            let last = LastDeath {
+                // Nobody asks when it was on a clock that may have been another boot's.
+                at: Now { mono: Mono::ZERO, wall: death.at },
+                run: Some(run),
+                class: death.class,
+                kind: death.kind,
+                exit_code: death.exit_code,
+                signal: death.signal,
+                ran: death.ran_s.0,
+                evidence: death.evidence.as_deref().map(Box::from),
+            };
+            self.view.recall(agent.clone(), last);
+            self.remember(agent, run, death);
+        }
+    }
+
     /// The last output of a run that another daemon saw end.
     pub(super) fn hear_tail(&mut self, key: RunKey, tail: &[u8]) {
         self.learn_secrets(&key.agent);
@@ -210,11 +246,25 @@ pub(super) fn last_runs(history: &History) -> BTreeMap<Name, RunId> {
     reader.and_then(|reader| reader.last_runs()).unwrap_or_default()
 }
 
-/// The runs of which no end is known: they ended with whoever could have seen it.
-pub(super) fn open_runs(history: &History) -> Vec<RunKey> {
+/// The newest run of each agent that the history knows of.
+pub(super) fn newest_runs(history: &History) -> Vec<Run> {
     let reader = Reader::open(history.path());
-    let open = reader.and_then(|reader| reader.open_runs()).unwrap_or_default();
-    open.into_iter().map(|(agent, run)| RunKey { agent, run }).collect()
+    reader.and_then(|reader| reader.newest_runs()).unwrap_or_default()
+}
+
+/// The runs of which no end is known: they ended with whoever could have seen it.
+pub(super) fn open_runs(history: &History) -> Vec<OpenRun> {
+    let reader = Reader::open(history.path());
+    reader.and_then(|reader| reader.open_runs()).unwrap_or_default()
+}
+
+/// How long a run has lived of which only now is known that it is over. Within one boot that is measured
+/// on the clock that nobody moves.
+pub(super) fn lived(run: &OpenRun, now: Now, boot: &str) -> Duration {
+    match &run.began {
+        Some((began_in, at)) if began_in == boot => now.mono.since(*at),
+        Some(_) | None => now.wall.since(run.started_at),
+    }
 }
 
 /// The runs of the deaths that the view has, as far as the history does.
@@ -233,7 +283,7 @@ pub(super) fn last_deaths(history: &History, view: &View) -> Vec<Run> {
 
 #[cfg(test)]
 mod tests {
-    use defib_core::Now;
+    use defib_core::Wall;
     use serde_json::Map;
 
     use super::*;
@@ -254,6 +304,22 @@ mod tests {
             None => event.seq.to_string(),
         };
         events.iter().map(shown).collect()
+    }
+
+    #[test]
+    fn a_lost_run_lived_since_it_began_whatever_was_done_to_the_clock() {
+        let open = |began: Option<(&str, u64)>| OpenRun {
+            agent: Name::parse("a").unwrap(),
+            run: RunId(1),
+            started_at: Wall::from_millis(10_000),
+            began: began.map(|(boot, s)| (boot.to_owned(), Mono::from_nanos(s * 1_000_000_000))),
+        };
+        // The wall clock was put forward by an hour.
+        let (mono, wall) = (Mono::from_nanos(70_000_000_000), Wall::from_millis(3_670_000));
+        let seconds = |began| lived(&open(began), Now { mono, wall }, "now").as_secs();
+        assert_eq!(seconds(Some(("now", 10))), 60);
+        assert_eq!(seconds(Some(("before", 10))), 3_660, "another boot's clock says nothing");
+        assert_eq!(seconds(None), 3_660, "all that is left is when it began");
     }
 
     #[test]

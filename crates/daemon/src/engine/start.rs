@@ -25,7 +25,7 @@ use super::ask::Ask;
 use super::capabilities::Capabilities;
 use super::inheritance::{Inheritance, Unheard};
 use super::money::Money;
-use super::recovery::{Numbers, TakenUp, last_deaths, last_runs, open_runs, store_rests};
+use super::recovery::{Numbers, TakenUp, last_deaths, last_runs, lived, open_runs, store_rests};
 use super::session::Sessions;
 use super::states::States;
 use super::timetable::Timetable;
@@ -249,14 +249,7 @@ impl Engine {
         }
         for death in last_deaths(&self.history, &self.view) {
             let Run { agent, run, death: Some(death), .. } = death else { continue };
-            if let Some(trace) = death.trace {
-                self.traces.insert(agent.clone(), (run, trace));
-            }
-            // The journal may know of a later one.
-            let known = self.used.entry(agent).or_insert((run, death.used));
-            if known.0 < run {
-                *known = (run, death.used);
-            }
+            self.remember(agent, run, death);
         }
         // Before any report of an end: who has nothing left is not started again.
         self.warn_of_the_spent();
@@ -328,17 +321,21 @@ impl Engine {
             let life = lives.entry(name.clone()).or_insert_with(Life::blank);
             life.number_from(run);
         }
+        self.recall_deaths();
         let open = open_runs(&self.history);
+        let living: BTreeSet<&Name> = open.iter().map(|run| &run.agent).collect();
         for (name, life) in &mut lives {
-            if !open.iter().any(|key| key.agent == *name) {
+            if !living.contains(name) {
                 life.has_ended();
             }
         }
-        for RunKey { agent, run } in &open {
-            let is_wished = wished.get(agent) == Some(run);
-            lives.entry(agent.clone()).or_insert_with(Life::blank).was_running(*run, is_wished);
+        let at = now();
+        for run in open {
+            let is_wished = wished.get(&run.agent) == Some(&run.run);
+            let life = lives.entry(run.agent.clone()).or_insert_with(Life::blank);
+            life.was_running(run.run, is_wished, lived(&run, at, &self.boot));
+            deaths.push(RunKey { agent: run.agent, run: run.run });
         }
-        deaths.extend(open);
         let totals = Supervisor::new(settings).totals();
         let snapshot = Snapshot { lives, spent: BTreeMap::new(), totals };
         let topology = self.topology();

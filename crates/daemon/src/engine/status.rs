@@ -70,7 +70,7 @@ impl Engine {
             consecutive_failures: view.map_or(0, |view| view.consecutive_failures),
             started_at: started.map(|started| stamp(started.wall)),
             uptime_s: started.map(|started| Seconds(whole(now.mono.since(started.mono)))),
-            next_at: sight.next_at.map(to_come).or_else(|| self.next_tick(name, sight.state)),
+            next_at: sight.next_at.map(to_come).or_else(|| self.next_tick(id, sight.state)),
             last_activity_at: self.activity.of(&self.home, name).map(stamp),
             last_death: death,
             status_text: self.own_text(name, sight.run),
@@ -125,10 +125,12 @@ impl Engine {
         (Some(*of) == run).then(|| trace.clone())
     }
 
-    /// When an agent that does nothing is triggered.
-    fn next_tick(&self, name: &Name, state: State) -> Option<String> {
+    /// When an agent that does nothing is triggered. One that a person has stopped is not.
+    fn next_tick(&self, id: AgentId, state: State) -> Option<String> {
         let at_rest = matches!(state, State::Idle | State::Done | State::Stopped);
-        self.timetable.ticks.get(name).filter(|_| at_rest).map(|tick| stamp(*tick))
+        let heeds = at_rest && self.supervisor.goal(id) == Goal::Up;
+        let tick = self.timetable.ticks.get(self.supervisor.name(id));
+        tick.filter(|_| heeds).map(|tick| stamp(*tick))
     }
 
     /// What the agent's latest run says of itself; what a dead one said last is still of use.
