@@ -60,7 +60,9 @@ impl Client {
         body: &impl Serialize,
     ) -> Result<T, Failure> {
         match self.post(path, body) {
-            Err(failure) if failure.is_lost() && self.comes_back() => self.post(path, body),
+            Err(failure) if failure.is_lost() && !failure.is_ending() && self.comes_back() => {
+                self.post(path, body)
+            }
             answer => answer,
         }
     }
@@ -304,10 +306,31 @@ impl Client {
         self.ensure_daemon()?;
         match self.post("/api/v1/up", request) {
             Err(failure) if failure.is_lost() => {
+                if failure.is_ending() {
+                    self.await_end()?;
+                }
                 self.ensure_daemon()?;
                 self.post("/api/v1/up", request)
             }
             answer => answer,
+        }
+    }
+
+    /// Waits for the end of a daemon that was told to end.
+    fn await_end(&self) -> Result<(), Failure> {
+        anstream::eprintln!("the daemon is ending; another is started when it has ended");
+        let deadline = Instant::now() + END;
+        loop {
+            match self.closing() {
+                // There is another already: somebody else was faster.
+                Ok(Closing { closing: false, .. }) => return Ok(()),
+                Err(_) if !self.is_locked() => return Ok(()),
+                Ok(_) | Err(_) => {}
+            }
+            if Instant::now() > deadline {
+                return Err(not_ended());
+            }
+            std::thread::sleep(Duration::from_millis(10));
         }
     }
 
@@ -520,9 +543,14 @@ fn told(error: ErrorDetail) -> Failure {
         | ErrorCode::Forbidden
         | ErrorCode::TooSlow
         | ErrorCode::WrongHost
-        | ErrorCode::TooMany => Code::Failed,
+        | ErrorCode::TooMany
+        | ErrorCode::Ending => Code::Failed,
     };
-    let failure = Failure::new(code, error.message);
+    let failure = if error.code == ErrorCode::Ending {
+        Failure::ending(error.message)
+    } else {
+        Failure::new(code, error.message)
+    };
     match error.hint {
         Some(hint) => failure.hint(hint),
         None => failure,

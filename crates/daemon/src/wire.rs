@@ -479,6 +479,8 @@ pub enum ErrorCode {
     NotAllowed,
     /// The body is JSON, and does not say what it should.
     Invalid,
+    /// The daemon is ending.
+    Ending,
 }
 
 /// What came of a test message.

@@ -181,11 +181,7 @@ impl Engine {
                 let _ = answer.send(Ok(()));
             }
             Ask::Closing(answer) => drop(answer.send(Ok(self.closing()))),
-            Ask::Replace(program, answer) => {
-                self.send(&Request::Replace { program });
-                let _ = answer.send(Ok(()));
-                self.leave = true;
-            }
+            Ask::Replace(program, answer) => drop(answer.send(self.replace(program))),
             Ask::Bearer(token, answer) => {
                 drop(answer.send(self.bearer(&token).map(|(_, key)| key)));
             }
@@ -316,6 +312,7 @@ impl Engine {
 
     /// One name, one project: whoever comes second is told. Agents of two projects may share one.
     pub(super) fn check_names(&self, request: &UpRequest) -> Result<(), Failed> {
+        self.check_goes_on()?;
         self.check_agreement(request)?;
         self.check_keys(request)?;
         self.check_path(request)?;
@@ -418,6 +415,10 @@ impl Engine {
         options: ActionOptions,
     ) -> Result<BTreeMap<Name, Option<RunId>>, Failed> {
         let scope = self.scope(name)?;
+        match action {
+            Action::Start | Action::Restart | Action::Revive => self.check_goes_on()?,
+            Action::Stop => {}
+        }
         let before = self.runs_in(&scope);
         let ActionOptions { kill, fresh, .. } = options;
         self.ask_core(match action {
@@ -427,6 +428,13 @@ impl Engine {
             Action::Revive => Input::ReviveAsked(scope),
         })?;
         Ok(before)
+    }
+
+    fn replace(&mut self, program: String) -> Result<(), Failed> {
+        self.check_goes_on()?;
+        self.send(&Request::Replace { program });
+        self.leave = true;
+        Ok(())
     }
 
     fn policy_of(&self, name: &str) -> Result<Box<(Preset, Policy)>, Failed> {

@@ -32,6 +32,16 @@ impl Engine {
         self.send(&Request::Keep { key: CLOSING.to_owned(), bytes: Vec::new() });
     }
 
+    /// What was told to end begins nothing any more, and says so: nobody is to wait in vain.
+    pub(super) fn check_goes_on(&self) -> Result<(), Failed> {
+        if !self.supervisor.is_closing() {
+            return Ok(());
+        }
+        let message = "the daemon is ending, and begins nothing any more".to_owned();
+        let hint = "`defib up` brings it back once it has ended".to_owned();
+        Err(failed(ErrorCode::Ending, message, Some(hint)))
+    }
+
     /// Whether everything is to end, for whoever waits for that.
     pub(super) fn closing(&self) -> Closing {
         let wanted = self.wanted_again();
