@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use defib_core::Name;
-use defib_daemon::wire::{ErrorBody, ErrorCode, UpRequest};
+use defib_daemon::wire::{Closing, ErrorBody, ErrorCode, ErrorDetail, UpRequest};
 use defib_host::home::HomeLock;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
@@ -27,6 +27,8 @@ use crate::home::Home;
 const START: Duration = Duration::from_secs(15);
 /// How long it may take to say that it is there. The keeper holds the socket, so connecting says nothing.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
+/// How long it may take until everything has ended.
+const END: Duration = Duration::from_secs(600);
 /// How long there may be no keeper until its daemon has become the next one, where it was killed.
 const BETWEEN_KEEPERS: Duration = Duration::from_millis(500);
 
@@ -58,7 +60,9 @@ impl Client {
         body: &impl Serialize,
     ) -> Result<T, Failure> {
         match self.post(path, body) {
-            Err(failure) if failure.is_lost() && self.comes_back() => self.post(path, body),
+            Err(failure) if failure.is_lost() && !failure.is_ending() && self.comes_back() => {
+                self.post(path, body)
+            }
             answer => answer,
         }
     }
@@ -294,28 +298,7 @@ impl Client {
             let text = String::from_utf8_lossy(&bytes);
             return Err(Failure::new(Code::Failed, format!("the daemon says {status}: {text}")));
         };
-        let code = match error.code {
-            ErrorCode::Failed => Code::Failed,
-            ErrorCode::BadRequest
-            | ErrorCode::NotFound
-            | ErrorCode::NotAllowed
-            | ErrorCode::TooLarge
-            | ErrorCode::WrongType
-            | ErrorCode::Invalid => Code::Usage,
-            ErrorCode::Config => Code::Config,
-            ErrorCode::NoSuchAgent => Code::NoAgent,
-            ErrorCode::NotInState => Code::NotInState,
-            ErrorCode::Unauthorized
-            | ErrorCode::Forbidden
-            | ErrorCode::TooSlow
-            | ErrorCode::WrongHost
-            | ErrorCode::TooMany => Code::Failed,
-        };
-        let failure = Failure::new(code, error.message);
-        Err(match error.hint {
-            Some(hint) => failure.hint(hint),
-            None => failure,
-        })
+        Err(told(error))
     }
 
     /// Brings a project up, starting a daemon where none runs. One that is just ending is waited for.
@@ -323,6 +306,9 @@ impl Client {
         self.ensure_daemon()?;
         match self.post("/api/v1/up", request) {
             Err(failure) if failure.is_lost() => {
+                if failure.is_ending() {
+                    self.await_end()?;
+                }
                 self.ensure_daemon()?;
                 self.post("/api/v1/up", request)
             }
@@ -330,18 +316,45 @@ impl Client {
         }
     }
 
-    /// Ends every agent and the daemon, and returns when they are gone.
-    pub(crate) fn close(&self) -> Result<(), Failure> {
-        self.post_last("/api/v1/close", &serde_json::json!({}))?;
-        let deadline = Instant::now() + Duration::from_secs(600);
-        while self.is_up() || self.is_locked() {
+    /// Waits for the end of a daemon that was told to end.
+    fn await_end(&self) -> Result<(), Failure> {
+        anstream::eprintln!("the daemon is ending; another is started when it has ended");
+        let deadline = Instant::now() + END;
+        loop {
+            match self.closing() {
+                // There is another already: somebody else was faster.
+                Ok(Closing { closing: false, .. }) => return Ok(()),
+                Err(_) if !self.is_locked() => return Ok(()),
+                Ok(_) | Err(_) => {}
+            }
             if Instant::now() > deadline {
-                return Err(Failure::new(Code::Failed, "the daemon has not ended in ten minutes")
-                    .hint("`defib status` shows what still runs"));
+                return Err(not_ended());
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        Ok(())
+    }
+
+    /// Ends every agent and the daemon, and returns when they are gone, or when somebody wants some of
+    /// them up again.
+    pub(crate) fn close(&self) -> Result<Closed, Failure> {
+        self.post_last("/api/v1/close", &serde_json::json!({}))?;
+        let deadline = Instant::now() + END;
+        while self.is_up() || self.is_locked() {
+            // Nothing else that is answered matters: it is about to go.
+            if let Ok(Closing { closing: false, turned_back: Some(why) }) = self.closing() {
+                return Ok(Closed::TurnedBack(told(why)));
+            }
+            if Instant::now() > deadline {
+                return Err(not_ended());
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(Closed::Gone)
+    }
+
+    /// Whether everything is to end.
+    fn closing(&self) -> Result<Closing, Failure> {
+        self.call(Method::GET, "/api/v1/close", Bytes::new())
     }
 
     /// Whether a keeper holds the home.
@@ -478,6 +491,14 @@ pub(crate) enum Ended {
     Enough,
 }
 
+/// How it went with the end of everything.
+pub(crate) enum Closed {
+    /// Nothing is left.
+    Gone,
+    /// Somebody wants some of it up again, as is said here.
+    TurnedBack(Failure),
+}
+
 /// What keeper and daemon get of the caller's environment.
 pub(crate) fn is_plain(name: &std::ffi::OsStr) -> bool {
     let base = ["PATH", "HOME", "USER", "SHELL", "LANG", "TERM", "TZ", "TMPDIR", "RUST_BACKTRACE"];
@@ -497,4 +518,41 @@ enum Trouble {
 #[expect(clippy::needless_pass_by_value, reason = "it is handed to map_err")]
 fn lost(error: hyper::Error) -> Failure {
     Failure::lost(format!("lost the daemon: {error}"))
+}
+
+fn not_ended() -> Failure {
+    let minutes = END.as_secs() / 60;
+    Failure::new(Code::Failed, format!("the daemon has not ended in {minutes} minutes"))
+        .hint("`defib status` shows what still runs")
+}
+
+/// What the daemon says went wrong.
+fn told(error: ErrorDetail) -> Failure {
+    let code = match error.code {
+        ErrorCode::Failed => Code::Failed,
+        ErrorCode::BadRequest
+        | ErrorCode::NotFound
+        | ErrorCode::NotAllowed
+        | ErrorCode::TooLarge
+        | ErrorCode::WrongType
+        | ErrorCode::Invalid => Code::Usage,
+        ErrorCode::Config => Code::Config,
+        ErrorCode::NoSuchAgent => Code::NoAgent,
+        ErrorCode::NotInState => Code::NotInState,
+        ErrorCode::Unauthorized
+        | ErrorCode::Forbidden
+        | ErrorCode::TooSlow
+        | ErrorCode::WrongHost
+        | ErrorCode::TooMany
+        | ErrorCode::Ending => Code::Failed,
+    };
+    let failure = if error.code == ErrorCode::Ending {
+        Failure::ending(error.message)
+    } else {
+        Failure::new(code, error.message)
+    };
+    match error.hint {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
 }

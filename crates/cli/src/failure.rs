@@ -30,11 +30,13 @@ pub(crate) struct Failure {
     hint: Option<String>,
     /// The daemon went away before it had answered.
     lost: bool,
+    /// The daemon says that it is ending.
+    ending: bool,
 }
 
 impl Failure {
     pub(crate) fn new(code: Code, message: impl fmt::Display) -> Failure {
-        Failure { code, message: message.to_string(), hint: None, lost: false }
+        Failure { code, message: message.to_string(), hint: None, lost: false, ending: false }
     }
 
     /// A failure of which everything has been said already.
@@ -51,8 +53,19 @@ impl Failure {
         Failure { lost: true, ..Failure::new(Code::Failed, message) }
     }
 
+    /// The daemon says that it is ending.
+    pub(crate) fn ending(message: impl fmt::Display) -> Failure {
+        Failure { ending: true, ..Failure::new(Code::Failed, message) }
+    }
+
+    /// Whether the daemon has gone, or will be gone in a moment: it is nobody's fault.
     pub(crate) fn is_lost(&self) -> bool {
-        self.lost
+        self.lost || self.ending
+    }
+
+    /// Whether the daemon is ending: to ask it again is of no use.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.ending
     }
 
     /// Whether it has this exit code.

@@ -211,6 +211,40 @@ fn a_container_that_is_stopped_while_it_starts_ends_in_order() {
 }
 
 #[test]
+fn a_front_that_comes_when_the_container_is_stopped_already_does_not_hurry_the_agents() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let read = |name: &str| std::fs::read_to_string(path.join(name)).unwrap_or_default();
+    // It takes its time when it is stopped, until somebody lets it go.
+    let slow = "[project]\nname = \"old\"\n[agent.slow]\nshell = true\nstop_timeout = \"1h\"\ncommand = \
+                \"trap 'echo stopping >> told; until [ -e go ]; do sleep 0.05; done; echo stopped >> told; \
+                exit 0' TERM; echo started >> told; while :; do sleep 0.05; done\"\n";
+    std::fs::write(path.join("defib.toml"), slow).unwrap();
+    std::fs::write(path.join("go"), "").unwrap();
+    let Some(container) = Container::start(path, &[]) else { return };
+    await_that("it runs", || read("told") == "started\n");
+    assert_eq!(container.stop(), Some(0));
+
+    // The next container brings it back, though its front has yet to read what else is to come up.
+    for name in ["told", "go"] {
+        std::fs::remove_file(path.join(name)).unwrap();
+    }
+    assert!(Command::new("mkfifo").arg(path.join("later")).status().unwrap().success());
+    let mut container = Container::start(path, &["--file", "later", "--format", "defib"]).unwrap();
+    let other = "[project]\nname = \"new\"\n[agent.a]\ncommand = \"sleep 1000\"\n";
+    std::fs::write(path.join("later"), other).unwrap();
+    await_that("it runs again", || read("told") == "started\n");
+    let first = Pid::from_raw(i32::try_from(container.first).unwrap()).unwrap();
+    rustix::process::kill_process(first, Signal::TERM).unwrap();
+    await_that("it is being stopped", || read("told").ends_with("stopping\n"));
+    std::fs::write(path.join("later"), other).unwrap();
+    await_that("the front is refused", || read("said").contains("the daemon is ending"));
+    std::fs::write(path.join("go"), "").unwrap();
+    assert_eq!(container.end(), Some(0), "{}", read("said"));
+    assert_eq!(read("told"), "started\nstopping\nstopped\n", "{}", read("said"));
+}
+
+#[test]
 fn a_container_whose_project_cannot_be_brought_up_ends_and_says_why() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();

@@ -418,6 +418,15 @@ pub struct TokenStatus {
     pub created_by: String,
 }
 
+/// Whether everything is to end.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Closing {
+    /// Whether every agent is to end, and the daemon with them.
+    pub closing: bool,
+    /// For whoever waits for that: why it will not come about.
+    pub turned_back: Option<ErrorDetail>,
+}
+
 /// What went wrong, as the API says it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ErrorBody {
@@ -470,6 +479,8 @@ pub enum ErrorCode {
     NotAllowed,
     /// The body is JSON, and does not say what it should.
     Invalid,
+    /// The daemon is ending.
+    Ending,
 }
 
 /// What came of a test message.

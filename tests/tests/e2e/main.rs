@@ -8,6 +8,7 @@ mod bad_input;
 mod budget;
 mod causes;
 mod clock;
+mod closing;
 mod daemon_death;
 mod demo;
 mod doors;

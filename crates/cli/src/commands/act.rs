@@ -106,7 +106,8 @@ fn act(
             }
         };
         let mut answer = client.post::<Vec<AgentStatus>>(&path, &options);
-        if matches!(&answer, Err(failure) if failure.is_lost()) && client.comes_back() {
+        let lost = |failure: &Failure| failure.is_lost() && !failure.is_ending();
+        if answer.as_ref().is_err_and(lost) && client.comes_back() {
             // The next daemon goes on with what the last one had taken; to ask again does no harm.
             answer = client.post(&path, &options);
         }

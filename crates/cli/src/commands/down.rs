@@ -4,6 +4,7 @@ use defib_core::Name;
 use serde_json::json;
 
 use super::{ConfigFile, Context};
+use crate::client::Closed;
 use crate::failure::{Code, Failure};
 use crate::output;
 
@@ -31,8 +32,10 @@ impl Down {
             if !client.is_there()? {
                 return output::print("no daemon is running\n");
             }
-            client.close()?;
-            return output::print("all agents are down, and the daemon with them\n");
+            return match client.close()? {
+                Closed::Gone => output::print("all agents are down, and the daemon with them\n"),
+                Closed::TurnedBack(failure) => Err(failure),
+            };
         }
         // Who cannot read the file any more still wants its agents to end.
         let config = self.file.config();

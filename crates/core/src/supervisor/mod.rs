@@ -150,6 +150,11 @@ impl Supervisor {
         self.total_restarts
     }
 
+    /// Whether everything is to end, whatever is wanted: after [`Input::CloseAsked`].
+    pub const fn is_closing(&self) -> bool {
+        self.closing
+    }
+
     fn take(&mut self, input: Input) -> Result<(), Refusal> {
         match input {
             // What slept was excused before anything came due.

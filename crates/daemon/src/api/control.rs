@@ -18,7 +18,7 @@ use super::{Desk, Trouble};
 use crate::doors::Listening;
 use crate::engine::Ask;
 use crate::wire::words::NameWord;
-use crate::wire::{DaemonInfo, ErrorCode, ErrorDetail, Plan, UpRequest};
+use crate::wire::{Closing, DaemonInfo, ErrorCode, ErrorDetail, Plan, UpRequest};
 
 pub(super) fn routes() -> OpenApiRouter<Desk> {
     OpenApiRouter::new()
@@ -26,7 +26,7 @@ pub(super) fn routes() -> OpenApiRouter<Desk> {
         .routes(routes!(up))
         .routes(routes!(plan))
         .routes(routes!(down))
-        .routes(routes!(close))
+        .routes(routes!(close, closing))
         .routes(routes!(upgrade))
 }
 
@@ -145,13 +145,22 @@ async fn down(
     Ok(Json(names))
 }
 
-/// Ends every agent, and the daemon with them.
+/// Ends every agent, and the daemon with them, unless somebody wants some of it up before.
 #[utoipa::path(
     post, path = "/api/v1/close", tag = "daemon",
     responses((status = 200), Usual)
 )]
 async fn close(State(desk): State<Desk>) -> Result<Json<()>, Trouble> {
     desk.ask(Ask::CloseAll).await.map(Json)
+}
+
+/// Says whether everything is to end, for those who wait for it.
+#[utoipa::path(
+    get, path = "/api/v1/close", tag = "daemon",
+    responses((status = 200, body = Closing), Usual)
+)]
+async fn closing(State(desk): State<Desk>) -> Result<Json<Closing>, Trouble> {
+    desk.ask(Ask::Closing).await.map(Json)
 }
 
 #[derive(Deserialize, ToSchema)]

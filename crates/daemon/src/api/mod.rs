@@ -165,6 +165,7 @@ impl IntoResponse for Trouble {
             ErrorCode::TooMany => StatusCode::TOO_MANY_REQUESTS,
             ErrorCode::NotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             ErrorCode::Invalid => StatusCode::UNPROCESSABLE_ENTITY,
+            ErrorCode::Ending => StatusCode::SERVICE_UNAVAILABLE,
         };
         (status, Json(ErrorBody { error: self.0 })).into_response()
     }

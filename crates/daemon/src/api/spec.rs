@@ -75,6 +75,7 @@ impl IntoResponses for Usual {
             (421, "The request is meant for another host."),
             (429, "Whoever asks follows too much at once."),
             (500, "It did not work."),
+            (503, "The daemon is ending, and begins nothing any more."),
         ])
     }
 }

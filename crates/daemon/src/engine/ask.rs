@@ -22,8 +22,8 @@ use crate::liveness::{OwnWord, Probed};
 use crate::logs::ScribeEvent;
 use crate::recipe::Project;
 use crate::wire::{
-    Action, ActionOptions, AgentStatus, CapabilityChange, Caps, DaemonInfo, ErrorCode, ErrorDetail,
-    GroupStatus, Plan, SupervisorStatus, UpRequest,
+    Action, ActionOptions, AgentStatus, CapabilityChange, Caps, Closing, DaemonInfo, ErrorCode,
+    ErrorDetail, GroupStatus, Plan, SupervisorStatus, UpRequest,
 };
 
 /// What is said of more agents than this takes memory that is worth giving back.
@@ -84,6 +84,8 @@ pub(crate) enum Ask {
     Signal(String, Signal, Answer<Name>),
     /// End everything, and the daemon with it.
     CloseAll(Answer<()>),
+    /// Whether everything is to end, or who wants some of it up again.
+    Closing(Answer<Closing>),
     /// End this daemon; the keeper starts the next one, from this program.
     Replace(String, Answer<()>),
     /// Whose token it is, if that run lives.
@@ -178,11 +180,8 @@ impl Engine {
                 let _ = self.ask_core(Input::DownAsked(Scope::All));
                 let _ = answer.send(Ok(()));
             }
-            Ask::Replace(program, answer) => {
-                self.send(&Request::Replace { program });
-                let _ = answer.send(Ok(()));
-                self.leave = true;
-            }
+            Ask::Closing(answer) => drop(answer.send(Ok(self.closing()))),
+            Ask::Replace(program, answer) => drop(answer.send(self.replace(program))),
             Ask::Bearer(token, answer) => {
                 drop(answer.send(self.bearer(&token).map(|(_, key)| key)));
             }
@@ -208,7 +207,7 @@ impl Engine {
     fn rise_for(&mut self, ask: &Ask) {
         match ask {
             // Whether it could be brought up is asked before it is.
-            Ask::Plan(..) | Ask::Claim(..) | Ask::Info(_) => return,
+            Ask::Plan(..) | Ask::Claim(..) | Ask::Info(_) | Ask::Closing(_) => return,
             Ask::Up(request, _) if self.dawn.is_some() => {
                 let known = self.projects.get(&request.config.project);
                 if known.is_some_and(|known| is_same(&known.path, &request.path)) {
@@ -287,6 +286,8 @@ impl Engine {
             None => Scope::Project(name.clone()),
         };
         self.ask_core(Input::UpAsked(scope))?;
+        // Also where it has no agent that could be wanted.
+        self.reopen();
         Ok(self.projects.get(&name).map(|project| self.shown_of(project)).unwrap_or_default())
     }
 
@@ -311,6 +312,7 @@ impl Engine {
 
     /// One name, one project: whoever comes second is told. Agents of two projects may share one.
     pub(super) fn check_names(&self, request: &UpRequest) -> Result<(), Failed> {
+        self.check_goes_on()?;
         self.check_agreement(request)?;
         self.check_keys(request)?;
         self.check_path(request)?;
@@ -413,6 +415,10 @@ impl Engine {
         options: ActionOptions,
     ) -> Result<BTreeMap<Name, Option<RunId>>, Failed> {
         let scope = self.scope(name)?;
+        match action {
+            Action::Start | Action::Restart | Action::Revive => self.check_goes_on()?,
+            Action::Stop => {}
+        }
         let before = self.runs_in(&scope);
         let ActionOptions { kill, fresh, .. } = options;
         self.ask_core(match action {
@@ -422,6 +428,13 @@ impl Engine {
             Action::Revive => Input::ReviveAsked(scope),
         })?;
         Ok(before)
+    }
+
+    fn replace(&mut self, program: String) -> Result<(), Failed> {
+        self.check_goes_on()?;
+        self.send(&Request::Replace { program });
+        self.leave = true;
+        Ok(())
     }
 
     fn policy_of(&self, name: &str) -> Result<Box<(Preset, Policy)>, Failed> {

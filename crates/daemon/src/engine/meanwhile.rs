@@ -43,7 +43,7 @@ impl Engine {
         ids.into_iter().find(is_other).map_or(Ok(()), |id| Err(self.turned_back(id)))
     }
 
-    fn turned_back(&self, id: AgentId) -> Failed {
+    pub(super) fn turned_back(&self, id: AgentId) -> Failed {
         let shown = self.handle.shown.name(self.supervisor.name(id));
         let what = match self.supervisor.goal(id) {
             Goal::Up => "started again",

@@ -8,6 +8,7 @@
 
 mod ask;
 mod capabilities;
+mod closing;
 mod death;
 mod drain;
 mod group;
@@ -307,7 +308,7 @@ impl Engine {
             if self.leave {
                 self.leave();
             }
-            if self.closing && self.is_all_down() {
+            if self.has_closed() {
                 self.finish();
             }
             self.arm_timer();
