@@ -24,12 +24,11 @@ fn whoever_wants_something_up_again_ends_a_down_all_and_the_daemon_goes_on() {
             bench.up(&[bench.agent("deaf", DEAF.0, DEAF.1), bench.agent("other", "forever", "")]);
         bench.await_log("deaf", |log| log == "ready\n");
         let (keeper, pid) = (bench.who().0, bench.pid("deaf"));
-        let down = bench.command(&["down", "--all"]).stderr(Stdio::piped()).spawn().unwrap();
+        let down = bench.lines(&["down", "--all"]);
         events.of("deaf", "stop-requested");
         let again = bench.lines(again);
-        let down = down.wait_with_output().unwrap();
-        let err = String::from_utf8(down.stderr).unwrap();
-        assert_eq!(down.status.code(), Some(1), "{err}");
+        let (code, _, err) = down.end();
+        assert_eq!(code, Some(1), "{err}");
         assert!(err.contains(said), "{err}");
         proc::kill(pid, "KILL");
         let (code, out, err) = again.end();
