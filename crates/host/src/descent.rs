@@ -39,6 +39,17 @@ pub(crate) struct Descent {
     strays: Vec<Pid>,
 }
 
+/// To which run a process belongs that was left to the keeper.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    /// To the one that is asked about.
+    This,
+    /// To another one of this keeper's.
+    Anothers,
+    /// Nothing says so.
+    Nobodys,
+}
+
 /// A process that cannot be mistaken for another.
 #[derive(Debug)]
 pub(crate) struct Held {
@@ -104,31 +115,43 @@ impl Descent {
             orphans.retain(|pid| !known(*pid) && !self.holds(*pid));
             orphans
         };
-        let is_ours = |orphan: &Held| {
-            let session = Stat::of(orphan.pid).and_then(|stat| stat.session());
-            unwaited && session == Some(self.first.as_raw_pid())
-                || carries(orphan.pid, RUN_KEY, |mark| mark == self.mark.as_bytes())
-        };
         let mut orphans = list();
-        let (found, others) = loop {
+        let sorted = loop {
             let held = orphans.iter().filter_map(|pid| Held::child_of(*pid, keeper));
-            let (found, others): (Vec<Held>, Vec<Held>) = held.partition(is_ours);
-            if !found.is_empty() || orphans.is_empty() {
-                break (found, others);
+            let sorted: Vec<(Whose, Held)> =
+                held.map(|orphan| (self.whose(orphan.pid, unwaited), orphan)).collect();
+            if orphans.is_empty() || sorted.iter().any(|(whose, _)| *whose == Whose::This) {
+                break sorted;
             }
             let again = list();
             if again == orphans {
-                break (found, others);
+                break sorted;
             }
             orphans = again;
         };
-        // What carries the mark of another run is that one's.
-        let keeper_mark = self.mark.rfind('/').map_or("", |cookie| &self.mark[cookie..]);
-        let is_somebodys =
-            |pid| carries(pid, RUN_KEY, |mark| mark.ends_with(keeper_mark.as_bytes()));
-        let pids = others.iter().map(|other| other.pid);
-        self.strays = pids.filter(|pid| !is_somebodys(*pid)).collect();
-        found
+        let nobodys = sorted.iter().filter(|(whose, _)| *whose == Whose::Nobodys);
+        self.strays = nobodys.map(|(_, stray)| stray.pid).collect();
+        let this = sorted.into_iter().filter(|(whose, _)| *whose == Whose::This);
+        this.map(|(_, orphan)| orphan).collect()
+    }
+
+    /// Whose a child of the keeper is that was left to it.
+    fn whose(&self, orphan: Pid, unwaited: bool) -> Whose {
+        let session = Stat::of(orphan).and_then(|stat| stat.session());
+        if unwaited && session == Some(self.first.as_raw_pid()) {
+            return Whose::This;
+        }
+        let environ = read(&format!("/proc/{orphan}/environ")).unwrap_or_default();
+        let has = |is_it: &dyn Fn(&[u8]) -> bool| has_mark(&environ, RUN_KEY, is_it);
+        // All marks of one keeper end alike.
+        let cookie = self.mark.rfind('/').map_or("", |cookie| &self.mark[cookie..]);
+        if has(&|mark| mark == self.mark.as_bytes()) {
+            Whose::This
+        } else if has(&|mark| mark.ends_with(cookie.as_bytes())) {
+            Whose::Anothers
+        } else {
+            Whose::Nobodys
+        }
     }
 
     fn holds(&self, pid: Pid) -> bool {
