@@ -60,9 +60,7 @@ impl Client {
         body: &impl Serialize,
     ) -> Result<T, Failure> {
         match self.post(path, body) {
-            Err(failure) if failure.is_lost() && !failure.is_ending() && self.comes_back() => {
-                self.post(path, body)
-            }
+            Err(failure) if failure.is_lost() && self.comes_back() => self.post(path, body),
             answer => answer,
         }
     }
@@ -305,7 +303,7 @@ impl Client {
     pub(crate) fn bring_up(&self, request: &UpRequest) -> Result<Vec<Name>, Failure> {
         self.ensure_daemon()?;
         match self.post("/api/v1/up", request) {
-            Err(failure) if failure.is_lost() => {
+            Err(failure) if failure.is_lost() || failure.is_ending() => {
                 if failure.is_ending() {
                     self.await_end()?;
                 }

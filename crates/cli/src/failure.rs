@@ -58,9 +58,8 @@ impl Failure {
         Failure { ending: true, ..Failure::new(Code::Failed, message) }
     }
 
-    /// Whether the daemon has gone, or will be gone in a moment: it is nobody's fault.
     pub(crate) fn is_lost(&self) -> bool {
-        self.lost || self.ending
+        self.lost
     }
 
     /// Whether the daemon is ending: to ask it again is of no use.

@@ -106,8 +106,7 @@ fn act(
             }
         };
         let mut answer = client.post::<Vec<AgentStatus>>(&path, &options);
-        let lost = |failure: &Failure| failure.is_lost() && !failure.is_ending();
-        if answer.as_ref().is_err_and(lost) && client.comes_back() {
+        if answer.as_ref().is_err_and(Failure::is_lost) && client.comes_back() {
             // The next daemon goes on with what the last one had taken; to ask again does no harm.
             answer = client.post(&path, &options);
         }

@@ -115,7 +115,7 @@ impl Up {
     fn bring_up(&self, context: &Context) -> Result<Brought, Failure> {
         self.try_to_bring_up(context).inspect_err(|failure| {
             // A daemon that has gone was told to: the keeper ends as it is.
-            let is_over = failure.is_lost() || failure.is(Code::NoDaemon);
+            let is_over = failure.is_lost() || failure.is_ending() || failure.is(Code::NoDaemon);
             if self.beside_keeper && !is_over {
                 first::end_keeper();
             }
