@@ -6,7 +6,7 @@
 //! and folder. It refuses to guess: a script without an interpreter line is an error, not a shell's.
 
 use std::ffi::CString;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -121,8 +121,6 @@ pub(crate) struct Output {
     pub(crate) ours: OwnedFd,
     /// What the child gets.
     pub(crate) theirs: OwnedFd,
-    /// Whether it takes a share of the room for large pipes.
-    pub(crate) large: bool,
 }
 
 /// A terminal of its own for a run, and never seen before.
@@ -137,48 +135,14 @@ pub(crate) fn new_terminal(size: TerminalSize, owner: Option<Uid>) -> Result<Out
         rustix::fs::fchown(&theirs, owner, None)?;
     }
     rustix::fs::fcntl_setfl(&ours, OFlags::NONBLOCK)?;
-    Ok(Output { ours, theirs, large: false })
+    Ok(Output { ours, theirs })
 }
 
 /// One pipe for output and errors, so that their order is kept.
-pub(crate) fn new_pipe(room: &mut PipeRoom) -> Result<Output, Errno> {
+pub(crate) fn new_pipe() -> Result<Output, Errno> {
     let (ours, theirs) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
     rustix::fs::fcntl_setfl(&ours, OFlags::NONBLOCK)?;
-    let large = room.take_share()
-        && (rustix::pipe::fcntl_setpipe_size(ours.as_fd(), LARGE_PIPE).is_ok() || room.give_back());
-    Ok(Output { ours, theirs, large })
-}
-
-/// How much a large pipe holds.
-const LARGE_PIPE: usize = 256 << 10;
-
-/// How many pipes may be large. A user may have only so many pages in pipes; past that, every new
-/// pipe of that user, anybody's, is tiny. So ours take at most a quarter.
-pub(crate) struct PipeRoom {
-    shares: usize,
-}
-
-impl PipeRoom {
-    /// Asks the system what a user may have.
-    pub(crate) fn new() -> PipeRoom {
-        let pages = std::fs::read_to_string("/proc/sys/fs/pipe-user-pages-soft").ok();
-        let pages = pages.and_then(|text| text.trim().parse::<usize>().ok()).unwrap_or(0);
-        // Zero means no bound to the kernel; then it is memory that is bounded.
-        let pages = if pages == 0 { 16384 } else { pages };
-        PipeRoom { shares: pages / 4 / (LARGE_PIPE / rustix::param::page_size()).max(1) }
-    }
-
-    fn take_share(&mut self) -> bool {
-        let some = self.shares > 0;
-        self.shares -= usize::from(some);
-        some
-    }
-
-    /// A large pipe has gone. Says that there is no large pipe: false.
-    pub(crate) fn give_back(&mut self) -> bool {
-        self.shares += 1;
-        false
-    }
+    Ok(Output { ours, theirs })
 }
 
 #[cfg(test)]
@@ -212,14 +176,5 @@ mod tests {
         assert_eq!(texts("./x", Some("/a")), ["./x"]);
         assert_eq!(texts("", Some("/a")), [""]);
         assert_eq!(texts("x", None), ["/usr/local/bin/x", "/usr/bin/x", "/bin/x"]);
-    }
-
-    #[test]
-    fn large_pipes_come_to_an_end_and_come_back() {
-        let mut room = PipeRoom { shares: 1 };
-        assert!(new_pipe(&mut room).unwrap().large);
-        assert!(!new_pipe(&mut room).unwrap().large);
-        room.give_back();
-        assert!(new_pipe(&mut room).unwrap().large);
     }
 }

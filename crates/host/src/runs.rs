@@ -17,7 +17,7 @@ use crate::cgroup::Cgroups;
 use crate::child::{Child, Fault, Launcher};
 use crate::descent::{Descent, HOME_KEY, RUN_KEY, mark_below};
 use crate::footprint::pack;
-use crate::launch::{Output, PipeRoom, new_pipe, new_terminal, plan_run};
+use crate::launch::{new_pipe, new_terminal, plan_run};
 use crate::memory::MemoryBound;
 use crate::protocol::{Leftovers, Profile, RunEnd, RunKey, SpawnOrder, Stage};
 use crate::sandbox::Sandbox;
@@ -37,7 +37,6 @@ pub(crate) struct Run {
     pub(crate) child: Child,
     pub(crate) output: OwnedFd,
     pub(crate) terminal: bool,
-    large_pipe: bool,
     leftovers: Leftovers,
     tree: Tree,
     // What few have lies elsewhere: of runs there may be thousands.
@@ -67,7 +66,6 @@ pub(crate) struct Report {
     pub(crate) key: RunKey,
     pub(crate) end: RunEnd,
     pub(crate) output: OwnedFd,
-    large_pipe: bool,
     /// Held only so that it is closed with the rest: whoever is told of an end does not wait for that.
     _child: Child,
 }
@@ -101,7 +99,6 @@ pub(crate) struct Runs {
     highest: BTreeMap<Name, RunId>,
     /// Each agent's cgroup. One in which something was kept alive is given up.
     groups: BTreeMap<Name, Arc<str>>,
-    pipe_room: PipeRoom,
     marks: Marks,
     sandbox: Sandbox,
 }
@@ -132,7 +129,6 @@ impl Runs {
             strays: HashMap::new(),
             highest: BTreeMap::new(),
             groups: BTreeMap::new(),
-            pipe_room: PipeRoom::new(),
             marks,
             sandbox: Sandbox::default(),
         }
@@ -198,20 +194,16 @@ impl Runs {
         let mut plan = plan_run(&order, &marks, standing)?;
         let output = match order.terminal {
             Some(size) => new_terminal(size, plan.identity.as_ref().map(|identity| identity.user)),
-            None => new_pipe(&mut self.pipe_room),
+            None => new_pipe(),
         }
         .map_err(Fault::at(Stage::Descriptors))?;
         let mut ruleset = None;
         if let Some(profile) = profile {
             let terminal = order.terminal.is_some().then(|| output.theirs.as_fd());
             let confinement = self.sandbox.confine(profile, terminal);
-            match confinement.map_err(Fault::at(Stage::Sandbox)) {
-                Ok((confinement, rules)) => {
-                    plan.confinement = Some(confinement);
-                    ruleset = rules;
-                }
-                Err(fault) => return self.give_up(&output, fault),
-            }
+            let (confinement, rules) = confinement.map_err(Fault::at(Stage::Sandbox))?;
+            plan.confinement = Some(confinement);
+            ruleset = rules;
         }
         let handed = [Some(output.theirs.as_fd()), ruleset.as_ref().map(AsFd::as_fd)];
         let group = self.enter_group(key, launcher);
@@ -228,10 +220,7 @@ impl Runs {
             result = launcher.launch(&plan, handed, None);
             group = None;
         }
-        let child = match result {
-            Ok(child) => child,
-            Err(fault) => return self.give_up(&output, fault),
-        };
+        let child = result?;
         let tree = match (group, &self.cgroups) {
             (Some(name), Some(cgroups)) => {
                 Tree::Cgroup { oom_before: cgroups.oom_kills(&name), name, killed: 0 }
@@ -246,7 +235,6 @@ impl Runs {
             child,
             output: output.ours,
             terminal: order.terminal.is_some(),
-            large_pipe: output.large,
             leftovers: order.leftovers,
             tree,
             bound,
@@ -254,14 +242,6 @@ impl Runs {
             ending: None,
         });
         Ok(self.live.entry(agent).or_insert(run))
-    }
-
-    /// There will be no run that this output was made for.
-    fn give_up(&mut self, output: &Output, fault: Fault) -> Result<&Run, Fault> {
-        if output.large {
-            self.pipe_room.give_back();
-        }
-        Err(fault)
     }
 
     fn enter_group(&mut self, key: &RunKey, launcher: &Launcher) -> Option<(Arc<str>, OwnedFd)> {
@@ -388,7 +368,6 @@ impl Runs {
             key: run.key.clone(),
             end: end.clone(),
             output: run.output,
-            large_pipe: run.large_pipe,
             _child: run.child,
         });
         Some(Event::Ended(run.key, end))
@@ -451,9 +430,8 @@ impl Runs {
 
     pub(crate) fn acknowledge(&mut self, key: &RunKey) {
         // Acknowledgements come about in the order of the reports, so this finds it near the front.
-        let Some(index) = self.reports.iter().position(|report| report.key == *key) else { return };
-        if self.reports.remove(index).is_some_and(|report| report.large_pipe) {
-            self.pipe_room.give_back();
+        if let Some(index) = self.reports.iter().position(|report| report.key == *key) {
+            self.reports.remove(index);
         }
     }
 

@@ -12,6 +12,7 @@ mod log;
 mod losses;
 mod prompts;
 mod reader;
+mod room;
 mod runs;
 mod scribe;
 mod segment;

@@ -25,15 +25,19 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use super::log::Log;
 use super::losses::Losses;
 use super::prompts::PromptWatch;
-use super::segment::{Rotation, Unwritten};
+use super::room::{LARGE, PipeRoom};
+use super::segment::{CHUNK, Rotation, Unwritten};
 use super::{Activity, TAIL};
 use crate::terminal::Terminals;
 
 /// How long those who write little at a time and without pause are left to it, so that it is moved in
 /// larger portions. It is far from filling a pipe.
 const BREATH: Timespec = Timespec { tv_sec: 0, tv_nsec: 300_000 };
-/// Less than this at a time is little.
-const LITTLE: usize = 64 << 10;
+/// Less than this at a time is little. Whoever hands over more is held up by being left alone: its pipe
+/// fills meanwhile, and it cannot write while that is moved.
+const LITTLE: usize = 16 << 10;
+/// This much at a time is much: half of what a pipe holds at first.
+const MUCH: usize = 32 << 10;
 /// Whoever writes again this soon writes without pause.
 const SOON: Duration = Duration::from_millis(1);
 /// However few descriptors there are, so many logs stay open.
@@ -122,6 +126,7 @@ impl Scribe {
             // Each is two files. The rest is for pipes, notify sockets and connections.
             most_open: defib_host::descriptor_limit() / 8,
             losses: Losses::default(),
+            room: PipeRoom::new(),
             grew: Box::new(grew),
             tell: Box::new(tell),
         };
@@ -194,13 +199,15 @@ pub struct Source {
     pub listened_for: bool,
     /// Whether it asks something, on its terminal.
     prompt: PromptWatch,
+    /// Whether it has a large pipe.
+    large: bool,
 }
 
 impl Source {
     /// The output of a run, of which nothing is known yet.
     pub const fn new(agent: Name, run: RunId, output: Arc<OwnedFd>, terminal: bool) -> Source {
         let prompt = PromptWatch::new();
-        Source { agent, run, output, terminal, listened_for: false, prompt }
+        Source { agent, run, output, terminal, listened_for: false, prompt, large: false }
     }
 }
 
@@ -247,13 +254,14 @@ struct Desk {
     /// The output of those whose agent is gone. It is not closed: whoever writes to a pipe that nobody
     /// reads is killed by that, and to one that nobody empties waits for ever. Whoever was to be kept
     /// would live for no longer than its agent's name.
-    unheard: BTreeMap<u64, Arc<OwnedFd>>,
+    unheard: BTreeMap<u64, Source>,
     logs: BTreeMap<Name, Log>,
     spoken: Spoken,
     /// The logs that are open, first to last, and how many may be.
     open: VecDeque<Name>,
     most_open: usize,
     losses: Losses,
+    room: PipeRoom,
     grew: Box<dyn Fn(&Name) + Send>,
     tell: Box<dyn Fn(ScribeEvent) + Send>,
 }
@@ -357,6 +365,7 @@ impl Desk {
         self.next_key += 1;
         let data = epoll::EventData::new_u64(key);
         if epoll::add(&self.set, &source.output, data, epoll::EventFlags::IN).is_ok() {
+            source.large = self.room.recognise(&source.output);
             self.sources.insert(key, source);
         }
     }
@@ -426,6 +435,9 @@ impl Desk {
                     let (agent, run) = (source.agent.clone(), source.run);
                     (self.tell)(ScribeEvent::Prompted { agent, run, question: None });
                 }
+                if bytes >= MUCH && !source.large && !source.terminal {
+                    source.large = self.room.enlarge(&source.output);
+                }
                 self.activity.note(&source.agent, now().wall);
                 (self.grew)(&source.agent);
                 let agent = source.agent.clone();
@@ -474,7 +486,7 @@ impl Desk {
         for key in keys {
             // All that the run itself has written is in the pipe by now; more than a pipe holds is
             // a grandchild's, which is captured as it comes.
-            for _ in 0..16 {
+            for _ in 0..=LARGE / CHUNK {
                 let Some(source) = self.sources.get(&key) else { break };
                 let Some(log) = self.logs.get_mut(&source.agent) else { break };
                 match log.take_from(&self.home, source, &self.terminals) {
@@ -499,8 +511,14 @@ impl Desk {
 
     fn detach(&mut self, key: u64) {
         if let Some(source) = self.sources.remove(&key) {
-            let _ = epoll::delete(&self.set, &source.output);
+            self.give_up(&source);
         }
+    }
+
+    /// Nothing more will come from a source.
+    fn give_up(&mut self, source: &Source) {
+        let _ = epoll::delete(&self.set, &source.output);
+        self.room.give_back(source.large);
     }
 
     fn forget(&mut self, agent: &Name) {
@@ -518,17 +536,16 @@ impl Desk {
     /// What comes from a source is nobody's any more.
     fn mute(&mut self, key: u64) {
         if let Some(source) = self.sources.remove(&key) {
-            self.unheard.insert(key, source.output);
+            self.unheard.insert(key, source);
         }
     }
 
     /// Reads what comes from who is not listened to any more.
     fn pass_over(&mut self, key: u64) {
-        let Some(output) = self.unheard.get(&key) else { return };
-        let (_, ended) = read_away(output, |_| {});
-        if ended {
-            let _ = epoll::delete(&self.set, output);
-            self.unheard.remove(&key);
+        let Some(source) = self.unheard.get(&key) else { return };
+        let (_, ended) = read_away(&source.output, |_| {});
+        if ended && let Some(source) = self.unheard.remove(&key) {
+            self.give_up(&source);
         }
     }
 }

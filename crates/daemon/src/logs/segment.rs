@@ -15,8 +15,9 @@ use super::{Place, TAIL, segment_path, segments};
 
 /// A line that is longer than this may be split by a rotation: it would fill any memory.
 const LONGEST_LINE: u64 = 1 << 20;
-/// How much is moved at once, so that one flooding agent does not hold up the others.
-const CHUNK: usize = 1 << 20;
+/// How much is moved at once, so that one flooding agent does not hold up the others. Nor itself: its
+/// pipe is locked for as long as it takes.
+pub(super) const CHUNK: usize = 64 << 10;
 
 /// When a log begins its next segment, and how many it keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

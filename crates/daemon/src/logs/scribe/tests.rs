@@ -170,3 +170,48 @@ fn what_is_left_of_a_forgotten_agent_is_neither_held_up_nor_taken_for_another() 
     old.say("it lives on\n");
     assert_eq!(office.log("a"), "before\nof the new\n");
 }
+
+/// Writes much at a time until that is noticed. The scribe may come before all of it is there.
+fn flood(mouth: &Mouth) {
+    await_that("it has a large pipe", || {
+        (&mouth.pipe).write_all(&vec![b'.'; MUCH * 2]).unwrap();
+        pipe_size(mouth) == LARGE
+    });
+}
+
+fn pipe_size(mouth: &Mouth) -> usize {
+    rustix::pipe::fcntl_getpipe_size(&mouth.output).unwrap()
+}
+
+#[test]
+fn whoever_writes_much_gets_a_large_pipe_and_nobody_else_does() {
+    let office = Office::new();
+    let (mut little, mut much) =
+        (office.attach("little", 1, false), office.attach("much", 1, false));
+    let at_first = pipe_size(&little);
+    for _ in 0..1000 {
+        little.pipe.write_all(b"a line, and no more\n").unwrap();
+    }
+    flood(&much);
+    much.say("\n");
+    little.say("");
+    assert_eq!(pipe_size(&little), at_first);
+    assert!(office.log("much").trim_end().bytes().all(|byte| byte == b'.'));
+}
+
+#[test]
+fn large_pipes_that_have_gone_make_room_for_others() {
+    let office = Office::new();
+    // More than may be large at once; every other one is of an agent that is forgotten while it writes.
+    for run in 1..=200 {
+        let mouth = office.attach("a", run, false);
+        flood(&mouth);
+        if run % 2 == 0 {
+            office.scribe.forget(name("a"));
+            drop(mouth);
+        } else {
+            drop(mouth);
+            office.close("a", run);
+        }
+    }
+}
