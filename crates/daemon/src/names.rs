@@ -15,7 +15,7 @@ use defib_history::{Event, History, Intent, Intents};
 use serde_json::Value;
 
 use crate::recipe::Project;
-use crate::wire::{AgentStatus, GroupStatus};
+use crate::wire::{AgentLine, AgentStatus, GroupStatus};
 
 /// What the keys begin with under which a project's are on disk.
 const STORED: &str = "names/";
@@ -269,6 +269,14 @@ impl Shown {
     /// Agents as they are shown.
     pub(crate) fn statuses(&self, all: Vec<AgentStatus>) -> Vec<AgentStatus> {
         all.into_iter().map(|status| self.status(status)).collect()
+    }
+
+    /// Agents in a few words, as they are shown.
+    pub(crate) fn lines(&self, mut all: Vec<AgentLine>) -> Vec<AgentLine> {
+        for line in &mut all {
+            line.name = self.name(&line.name);
+        }
+        all
     }
 
     /// A group as it is shown, with all that is below it.

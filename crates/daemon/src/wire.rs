@@ -16,11 +16,13 @@ pub use crate::doors::Role;
 use crate::logs::Place;
 
 mod caps;
+mod line;
 mod look;
 mod why;
 pub(crate) mod words;
 
 pub use caps::{CapabilityChange, CapabilityRequest, Caps, Refused, TokenLine};
+pub use line::{AgentLine, DeathLine};
 pub use look::{
     Bar, GroupBudget, GroupMember, GroupStatus, Lifeline, Lifelines, Pause, RunUsage, TotalsStatus,
 };

@@ -286,6 +286,51 @@ fn a_policy_is_tried_on_the_deaths_that_were() {
 }
 
 #[test]
+fn the_overview_says_in_a_few_words_what_the_list_says() {
+    let bench = bench();
+    let events = bench.up(&[
+        bench.agent("runs", "print hello forever", ""),
+        bench.agent("dies", "exit 3", "restart = \"never\""),
+        bench.agent(
+            "waits",
+            "exit 4",
+            "backoff = { kind = \"fixed\", base = \"10m\", cap = \"10m\" }",
+        ),
+    ]);
+    bench.await_log("runs", |log| log == "hello\n");
+    events.of("dies", "run-died");
+    events.of("waits", "run-died");
+    let (list, overview) = await_some("the third waits", || {
+        let list = bench.look("/api/v1/agents").json();
+        let overview = bench.look("/api/v1/overview").json();
+        (list[2]["state"] == "backoff").then_some((list, overview))
+    });
+    let said = |value: &Value| !value.is_null() && *value != false && *value != json!([]);
+    let shown = ["name", "project", "state", "goal", "reason", "pid", "run", "restarts"];
+    let shown = shown.into_iter().chain(["last_activity_at", "status_text", "flapping"]);
+    let lines = overview.as_array().unwrap();
+    assert_eq!(lines.len(), 3, "{overview}");
+    for (line, whole) in lines.iter().zip(list.as_array().unwrap()) {
+        for key in shown.clone() {
+            assert_eq!(
+                line.get(key),
+                Some(&whole[key]).filter(|value| said(value)),
+                "{key}: {line}"
+            );
+        }
+        for key in ["at", "class", "exit_code"] {
+            assert_eq!(line["last_death"][key], whole["last_death"][key], "{key}: {line}");
+        }
+        // How far off something is may be another thing a moment later.
+        for key in ["uptime_s", "next_at"] {
+            assert_eq!(line.get(key).is_some(), said(&whole[key]), "{key}: {line}");
+        }
+        assert!(line.as_object().unwrap().values().all(said), "{line}");
+    }
+    assert_eq!(lines[1]["last_death"]["exit_code"], 3, "{overview}");
+}
+
+#[test]
 fn an_agent_is_added_used_and_taken_away() {
     let bench = bench();
     bench.up(&[bench.agent("a", "forever", "")]);

@@ -365,6 +365,32 @@ fn from_inside_of_an_agent_the_socket_is_for_itself_alone() {
 }
 
 #[test]
+fn an_agent_that_may_look_sees_its_own_project_alone() {
+    let bench = bench();
+    let (defib, go) = (defib_path().display().to_string(), bench.file("go"));
+    let home = bench.home().display().to_string();
+    let looks = format!(
+        "await {go} run '{defib} --home {home} status' run '{defib} --home {home} status --json' \
+         print tried forever"
+    );
+    bench.up(&[
+        bench.agent("looks", &looks, "views = \"project\""),
+        bench.agent("sibling", "forever", ""),
+    ]);
+    // Somebody else's, in the same home.
+    let folder = bench.project().join("else");
+    std::fs::create_dir(&folder).unwrap();
+    let text = format!("[project]\nname = \"else\"\n{}", bench.agent("foreign", "forever", ""));
+    std::fs::write(folder.join("defib.toml"), text).unwrap();
+    let file = folder.join("defib.toml").display().to_string();
+    bench.defib(&["up", "--detach", "-f", &file]).good();
+    std::fs::write(&go, "").unwrap();
+    let log = bench.await_log("looks", |log| log.contains("tried"));
+    assert_eq!(log.lines().filter(|line| *line == "ran 0").count(), 2, "{log}");
+    assert!(log.contains("sibling") && !log.contains("foreign"), "{log}");
+}
+
+#[test]
 fn an_agent_that_may_look_can_ask_why_its_sibling_died() {
     let bench = bench();
     let ask = |name: &str| {

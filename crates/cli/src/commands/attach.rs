@@ -59,7 +59,7 @@ impl Attach {
             return Err(Failure::new(Code::NotInState, format!("{name} has no terminal"))
                 .hint("`pty = true` gives it one; `defib logs -f` shows what it writes"));
         }
-        if is_down(agent) {
+        if is_down(agent.state) {
             return Err(at_rest(name, agent.state));
         }
         if !(std::io::stdin().is_terminal() && std::io::stdout().is_terminal()) {

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use anstyle::Style;
 use defib_core::{Name, State};
-use defib_daemon::wire::{Action, ActionOptions, AgentStatus, Mode, UpRequest};
+use defib_daemon::wire::{Action, ActionOptions, AgentLine, AgentStatus, Mode, UpRequest};
 
 use super::Context;
-use super::status::statuses;
+use super::status::lines;
 use super::view::LiveView;
 use super::why::Why;
 use crate::client::Client;
@@ -101,8 +101,10 @@ fn tour(context: &Context, folder: &Path, interrupted: &Interrupted) -> Result<(
     let client = context.client()?;
     let names = client.bring_up(&request)?;
     let mut view = LiveView::new(std::io::stdout().is_terminal());
-    let crashloop = |statuses: &[AgentStatus]| {
-        statuses.iter().any(|s| s.name.as_str() == "crashloop" && s.state == State::CrashedOut)
+    let crashloop = |lines: &[AgentLine]| {
+        lines
+            .iter()
+            .any(|line| line.name.as_str() == "crashloop" && line.state == State::CrashedOut)
     };
     if !watch(context, &mut view, &names, interrupted, Duration::from_secs(15), crashloop)? {
         return Ok(());
@@ -113,8 +115,9 @@ fn tour(context: &Context, folder: &Path, interrupted: &Interrupted) -> Result<(
     Why::about("crashloop").run(context)?;
     say("Meanwhile the others are restarted, and what hangs is noticed:")?;
     view.begin_anew();
-    let recovered = |statuses: &[AgentStatus]| {
-        let again = |name: &str| statuses.iter().any(|s| s.name.as_str() == name && s.restarts > 0);
+    let recovered = |lines: &[AgentLine]| {
+        let again =
+            |name: &str| lines.iter().any(|line| line.name.as_str() == name && line.restarts > 0);
         ["flaky", "hung", "forker"].iter().all(|name| again(name))
     };
     if !watch(context, &mut view, &names, interrupted, Duration::from_secs(25), recovered)? {
@@ -132,8 +135,10 @@ fn tour(context: &Context, folder: &Path, interrupted: &Interrupted) -> Result<(
     )?;
     act(&client, "slow-to-stop", Action::Stop)?;
     view.begin_anew();
-    let stopped = |statuses: &[AgentStatus]| {
-        statuses.iter().any(|s| s.name.as_str() == "slow-to-stop" && s.state == State::Stopped)
+    let stopped = |lines: &[AgentLine]| {
+        lines
+            .iter()
+            .any(|line| line.name.as_str() == "slow-to-stop" && line.state == State::Stopped)
     };
     if !watch(context, &mut view, &names, interrupted, Duration::from_secs(6), stopped)? {
         return Ok(());
@@ -153,13 +158,13 @@ fn watch(
     names: &[Name],
     interrupted: &Interrupted,
     most: Duration,
-    until: impl Fn(&[AgentStatus]) -> bool,
+    until: impl Fn(&[AgentLine]) -> bool,
 ) -> Result<bool, Failure> {
     let deadline = Instant::now() + most;
     loop {
-        let all = statuses(context, &[])?;
-        let ours: Vec<AgentStatus> =
-            all.into_iter().filter(|status| names.contains(&status.name)).collect();
+        let all = lines(context)?;
+        let ours: Vec<AgentLine> =
+            all.into_iter().filter(|line| names.contains(&line.name)).collect();
         let done = until(&ours) || Instant::now() > deadline;
         view.show("demo", &ours, done)?;
         if done {

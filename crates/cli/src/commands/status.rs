@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anstyle::{AnsiColor, Style};
 use defib_core::State;
 use defib_core::span::Shown;
-use defib_daemon::wire::{AgentStatus, ChannelFailure, DaemonInfo};
+use defib_daemon::wire::{AgentLine, AgentStatus, ChannelFailure, DaemonInfo};
 use jiff::Timestamp;
 
 use super::Context;
@@ -31,15 +31,19 @@ pub(crate) struct Status {
 
 impl Status {
     pub(crate) fn run(&self, context: &Context) -> Result<(), Failure> {
-        let statuses = statuses(context, &self.names)?;
         if self.json {
-            return output::json(&statuses);
+            return output::json(&statuses(context, &self.names)?);
         }
-        if statuses.is_empty() {
+        let lines = if self.names.is_empty() {
+            lines(context)?
+        } else {
+            statuses(context, &self.names)?.into_iter().map(AgentLine::from).collect()
+        };
+        if lines.is_empty() {
             return output::print("no agents; `defib up` brings a project up\n");
         }
         let now = Timestamp::now();
-        output::print(&(overview(&statuses, now) + &failing(&statuses, now)))?;
+        output::print(&(overview(&lines, now) + &failing(&lines, now)))?;
         warn_of_troubles(context);
         Ok(())
     }
@@ -54,9 +58,9 @@ pub(crate) fn warn_of_troubles(context: &Context) {
 }
 
 /// A line a channel by which nobody can be told of what becomes of these agents.
-fn failing(statuses: &[AgentStatus], now: Timestamp) -> String {
-    let all = statuses.iter().flat_map(|status| {
-        status.channels_failing.iter().map(|failure| ((&status.project, &failure.channel), failure))
+fn failing(lines: &[AgentLine], now: Timestamp) -> String {
+    let all = lines.iter().flat_map(|line| {
+        line.channels_failing.iter().map(|failure| ((&line.project, &failure.channel), failure))
     });
     let all: BTreeMap<_, &ChannelFailure> = all.collect();
     let line = |((project, channel), failure): (_, &ChannelFailure)| {
@@ -73,7 +77,12 @@ fn failing(statuses: &[AgentStatus], now: Timestamp) -> String {
     lines
 }
 
-/// What is to be said of every agent, or of those named.
+/// What a table shows of every agent.
+pub(crate) fn lines(context: &Context) -> Result<Vec<AgentLine>, Failure> {
+    context.client()?.get("/api/v1/overview")
+}
+
+/// All that is to be said of every agent, or of those named.
 pub(crate) fn statuses(context: &Context, names: &[String]) -> Result<Vec<AgentStatus>, Failure> {
     let client = context.client()?;
     if names.is_empty() {
@@ -92,24 +101,24 @@ pub(crate) fn statuses(context: &Context, names: &[String]) -> Result<Vec<AgentS
 const LEFT_OUT: [&str; 3] = ["LAST ACTIVITY", "RUN", "PID"];
 
 /// A line an agent, on so many columns.
-pub(crate) fn overview_within(statuses: &[AgentStatus], now: Timestamp, columns: usize) -> String {
-    let without = |count: usize| overview_without(statuses, now, &LEFT_OUT[..count]);
+pub(crate) fn overview_within(lines: &[AgentLine], now: Timestamp, columns: usize) -> String {
+    let without = |count: usize| overview_without(lines, now, &LEFT_OUT[..count]);
     let fits = (0..LEFT_OUT.len()).map(without).find(|text| width(text) <= columns);
     let text = fits.unwrap_or_else(|| without(LEFT_OUT.len()));
     text.lines().map(|line| cut(line, columns) + "\n").collect()
 }
 
 /// A line an agent.
-pub(crate) fn overview(statuses: &[AgentStatus], now: Timestamp) -> String {
-    overview_without(statuses, now, &[])
+pub(crate) fn overview(lines: &[AgentLine], now: Timestamp) -> String {
+    overview_without(lines, now, &[])
 }
 
-fn overview_without(statuses: &[AgentStatus], now: Timestamp, without: &[&str]) -> String {
-    let mut rows: Vec<Vec<Cell>> = statuses.iter().map(|status| row(status, now)).collect();
+fn overview_without(lines: &[AgentLine], now: Timestamp, without: &[&str]) -> String {
+    let mut rows: Vec<Vec<Cell>> = lines.iter().map(|line| row(line, now)).collect();
     let mut head = vec!["AGENT", "STATE", "PID", "RUN", "RESTARTS", "UPTIME", "LAST ACTIVITY"];
     head.extend(["LAST DEATH", "NEXT"]);
     // Few agents say anything of themselves.
-    if statuses.iter().any(|status| status.status_text.is_some()) {
+    if lines.iter().any(|line| line.status_text.is_some()) {
         head.push("SAYS");
     }
     for title in without {
@@ -123,14 +132,14 @@ fn overview_without(statuses: &[AgentStatus], now: Timestamp, without: &[&str]) 
     table(&head, &rows)
 }
 
-fn row(status: &AgentStatus, now: Timestamp) -> Vec<Cell> {
+fn row(line: &AgentLine, now: Timestamp) -> Vec<Cell> {
     let number = |number: Option<String>| Cell::new(number.unwrap_or_default());
-    let state = match &status.reason {
-        Some(reason) => format!("{} ({reason})", status.state),
-        None => status.state.to_string(),
+    let state = match &line.reason {
+        Some(reason) => format!("{} ({reason})", line.state),
+        None => line.state.to_string(),
     };
-    let flapping = if status.flapping { " flapping" } else { "" };
-    let death = status.last_death.as_ref().map(|death| {
+    let flapping = if line.flapping { " flapping" } else { "" };
+    let death = line.last_death.as_ref().map(|death| {
         let how = match (death.exit_code, death.signal) {
             (Some(code), _) => format!(" exit {code}"),
             (None, Some(signal)) => format!(" {signal}"),
@@ -139,16 +148,16 @@ fn row(status: &AgentStatus, now: Timestamp) -> Vec<Cell> {
         format!("{}{how}, {}", death.class, ago(&death.at, now))
     });
     vec![
-        Cell::new(status.name.as_str()),
-        Cell::styled(format!("{state}{flapping}"), tone(status.state)),
-        number(status.pid.map(|pid| pid.to_string())),
-        number(status.run.map(|run| run.to_string())),
-        Cell::new(status.restarts.to_string()),
-        number(status.uptime_s.map(|uptime| Shown(coarse(uptime.0)).to_string())),
-        number(status.last_activity_at.as_ref().map(|at| ago(at, now))),
+        Cell::new(line.name.as_str()),
+        Cell::styled(format!("{state}{flapping}"), tone(line.state)),
+        number(line.pid.map(|pid| pid.to_string())),
+        number(line.run.map(|run| run.to_string())),
+        Cell::new(line.restarts.to_string()),
+        number(line.uptime_s.map(|uptime| Shown(coarse(uptime.0)).to_string())),
+        number(line.last_activity_at.as_ref().map(|at| ago(at, now))),
         number(death),
-        number(status.next_at.as_ref().map(|at| until(at, now))),
-        number(status.status_text.clone()),
+        number(line.next_at.as_ref().map(|at| until(at, now))),
+        number(line.status_text.clone()),
     ]
 }
 
@@ -197,30 +206,30 @@ fn until(stamp: &str, now: Timestamp) -> String {
 }
 
 /// The line that other programs read: `[PROJECT] news=RUNNING(0) chart=RESTARTING(2)`.
-pub(crate) fn status_line(project: &str, statuses: &[AgentStatus]) -> String {
-    let word = |status: &AgentStatus| match status.state {
+pub(crate) fn status_line(project: &str, lines: &[AgentLine]) -> String {
+    let word = |line: &AgentLine| match line.state {
         State::Starting | State::Running | State::Stopping => "RUNNING",
         State::Backoff | State::Waiting => "RESTARTING",
         State::Idle | State::Stopped | State::Done => "STOPPED",
-        State::CrashedOut if status.loop_detected => "LOOP_DETECTED",
+        State::CrashedOut if line.loop_detected => "LOOP_DETECTED",
         State::CrashedOut | State::Halted => "CRASHED",
     };
-    let agents: Vec<String> = statuses
+    let agents: Vec<String> = lines
         .iter()
-        .map(|status| format!("{}={}({})", status.name.plain(), word(status), status.restarts))
+        .map(|line| format!("{}={}({})", line.name.plain(), word(line), line.restarts))
         .collect();
     format!("[{}] {}", project.to_uppercase(), agents.join(" "))
 }
 
-/// Whether an agent has no process and will get none by itself.
-pub(crate) fn is_down(status: &AgentStatus) -> bool {
+/// Whether an agent in this state has no process and will get none by itself.
+pub(crate) const fn is_down(state: State) -> bool {
     !matches!(
-        status.state,
+        state,
         State::Starting | State::Running | State::Stopping | State::Backoff | State::Waiting
     )
 }
 
-/// Whether an agent has come to where only time or a person changes something.
-pub(crate) fn is_settled(status: &AgentStatus) -> bool {
-    !matches!(status.state, State::Starting)
+/// Whether an agent in this state has come to where only time or a person changes something.
+pub(crate) const fn is_settled(state: State) -> bool {
+    !matches!(state, State::Starting)
 }

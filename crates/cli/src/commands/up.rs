@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use clap::ValueEnum;
 use defib_config::Config;
 use defib_core::{Goal, Name, State};
-use defib_daemon::wire::{AgentStatus, DaemonInfo, Mode, UpRequest};
+use defib_daemon::wire::{AgentLine, DaemonInfo, Mode, UpRequest};
 use serde_json::{Value, json};
 
 use super::first;
 use super::modules;
-use super::status::{is_down, is_settled, overview, status_line, statuses, warn_of_troubles};
+use super::status::{is_down, is_settled, lines, overview, status_line, warn_of_troubles};
 use super::view::LiveView;
 use super::warnings;
 use super::{ConfigFile, Context};
@@ -290,10 +290,10 @@ impl Heard {
     }
 
     /// What these agents' people have been notified of since; verbosely, all that was decided.
-    fn notices(&mut self, context: &Context, ours: &[AgentStatus], verbose: bool) -> Vec<String> {
+    fn notices(&mut self, context: &Context, ours: &[AgentLine], verbose: bool) -> Vec<String> {
         let new = events(context, &format!("after={}", self.0));
         self.0 = new.iter().filter_map(|event| event["seq"].as_u64()).fold(self.0, u64::max);
-        let ours = |agent: &str| ours.iter().any(|status| status.name.as_str() == agent);
+        let ours = |agent: &str| ours.iter().any(|line| line.name.as_str() == agent);
         if verbose {
             let of_ours = |event: &&Value| event["agent"].as_str().is_some_and(ours);
             return new.iter().filter(of_ours).map(super::events::line).collect();
@@ -323,21 +323,22 @@ fn take_down(context: &Context, project: &Name) -> Result<(), Failure> {
 
 /// Returns when no agent of a project is left that runs or will run by itself.
 fn await_down(context: &Context, project: &Name) -> Result<(), Failure> {
-    let ours = wait_until(context, project, GO_DOWN, |ours| ours.iter().all(is_down))?;
+    let ours =
+        wait_until(context, project, GO_DOWN, |ours| ours.iter().all(|line| is_down(line.state)))?;
     all_down(project, &ours)
 }
 
 /// Whether all are down; else, who is not.
-fn all_down(project: &Name, ours: &[AgentStatus]) -> Result<(), Failure> {
-    let left: Vec<&AgentStatus> = ours.iter().filter(|status| !is_down(status)).collect();
+fn all_down(project: &Name, ours: &[AgentLine]) -> Result<(), Failure> {
+    let left: Vec<&AgentLine> = ours.iter().filter(|line| !is_down(line.state)).collect();
     if left.is_empty() {
         return Ok(());
     }
-    let listed = |show: &dyn Fn(&AgentStatus) -> String, between: &str| {
-        left.iter().map(|status| show(status)).collect::<Vec<String>>().join(between)
+    let listed = |show: &dyn Fn(&AgentLine) -> String, between: &str| {
+        left.iter().map(|line| show(line)).collect::<Vec<String>>().join(between)
     };
-    let states = listed(&|status| format!("{} is {}", status.name, status.state.word()), ", ");
-    let names = listed(&|status| status.name.to_string(), " ");
+    let states = listed(&|line| format!("{} is {}", line.name, line.state.word()), ", ");
+    let names = listed(&|line| line.name.to_string(), " ");
     let minutes = GO_DOWN.as_secs() / 60;
     let message = format!("{project} is not down after {minutes} minutes: {states}");
     Err(Failure::new(Code::Failed, message)
@@ -349,8 +350,8 @@ fn say_taken_down(project: &Name) -> Result<(), Failure> {
 }
 
 /// Whether somebody took the project of these agents down, and it is.
-fn was_taken_down(ours: &[AgentStatus]) -> bool {
-    let is_gone = |status: &AgentStatus| status.goal == Goal::Down && is_down(status);
+fn was_taken_down(ours: &[AgentLine]) -> bool {
+    let is_gone = |line: &AgentLine| line.goal == Goal::Down && is_down(line.state);
     !ours.is_empty() && ours.iter().all(is_gone)
 }
 
@@ -363,9 +364,9 @@ pub(crate) fn request(file: &ConfigFile, config: Config, mode: Mode) -> Result<U
 }
 
 /// The agents of a project, whatever they are called at this moment.
-fn ours(context: &Context, project: &Name) -> Result<Vec<AgentStatus>, Failure> {
-    let all = statuses(context, &[])?;
-    Ok(all.into_iter().filter(|status| status.project == *project).collect())
+fn ours(context: &Context, project: &Name) -> Result<Vec<AgentLine>, Failure> {
+    let all = lines(context)?;
+    Ok(all.into_iter().filter(|line| line.project == *project).collect())
 }
 
 /// Looks until all agents are as wanted, or time is up: which of them it was, the caller has to see.
@@ -373,8 +374,8 @@ fn wait_until(
     context: &Context,
     project: &Name,
     within: Duration,
-    mut wanted: impl FnMut(&[AgentStatus]) -> bool,
-) -> Result<Vec<AgentStatus>, Failure> {
+    mut wanted: impl FnMut(&[AgentLine]) -> bool,
+) -> Result<Vec<AgentLine>, Failure> {
     let deadline = Instant::now() + within;
     loop {
         let asked = Instant::now();
@@ -393,21 +394,21 @@ fn settle(context: &Context, project: &Name, count: usize) -> Result<(), Failure
     std::thread::sleep(QUICKEST * u32::try_from(count).unwrap_or(0));
     let ours = wait_until(context, project, SETTLE, |ours| {
         if progress && shown.elapsed() > Duration::from_millis(200) {
-            let settled = ours.iter().filter(|status| is_settled(status)).count();
+            let settled = ours.iter().filter(|line| is_settled(line.state)).count();
             eprint!("\r\x1b[K{settled} of {} have started", output::count(ours.len(), "agent"));
             shown = Instant::now();
         }
-        ours.iter().all(is_settled)
+        ours.iter().all(|line| is_settled(line.state))
     })?;
     if progress {
         eprint!("\r\x1b[K");
     }
-    let running = ours.iter().filter(|status| status.state == State::Running).count();
+    let running = ours.iter().filter(|line| line.state == State::Running).count();
     let (all, verb) =
         (output::count(ours.len(), "agent"), if ours.len() == 1 { "is" } else { "are" });
     output::print(&format!("{project} is up: {running} of {all} {verb} running\n"))?;
-    let others: Vec<AgentStatus> =
-        ours.into_iter().filter(|status| status.state != State::Running).collect();
+    let others: Vec<AgentLine> =
+        ours.into_iter().filter(|line| line.state != State::Running).collect();
     if !others.is_empty() {
         output::print(&overview(&others, jiff::Timestamp::now()))?;
     }
@@ -418,15 +419,13 @@ fn settle(context: &Context, project: &Name, count: usize) -> Result<(), Failure
 fn once(context: &Context, brought: &Brought, interrupted: &Interrupted) -> Result<(), Failure> {
     let project = &brought.project;
     // Who is idle waits for a trigger of its own, which nobody here gives.
-    let is_idle = |status: &AgentStatus| status.state == State::Idle;
-    let at_rest = |status: &AgentStatus| {
-        let ended = matches!(
-            status.state,
-            State::Done | State::Stopped | State::Halted | State::CrashedOut
-        );
-        ended || is_idle(status)
+    let is_idle = |line: &AgentLine| line.state == State::Idle;
+    let at_rest = |line: &AgentLine| {
+        let ended =
+            matches!(line.state, State::Done | State::Stopped | State::Halted | State::CrashedOut);
+        ended || is_idle(line)
     };
-    let is_fine = |status: &AgentStatus| status.state == State::Done || is_idle(status);
+    let is_fine = |line: &AgentLine| line.state == State::Done || is_idle(line);
     let ours = loop {
         let ours = ours(context, project)?;
         if ours.iter().all(at_rest) {
@@ -439,11 +438,11 @@ fn once(context: &Context, brought: &Brought, interrupted: &Interrupted) -> Resu
     };
     // Those run on until they are stopped: what became of them nobody has to be told.
     let cut_short: Vec<&str> =
-        ours.iter().filter(|status| !at_rest(status)).map(|status| status.name.as_str()).collect();
+        ours.iter().filter(|line| !at_rest(line)).map(|line| line.name.as_str()).collect();
     output::print(&overview(&ours, jiff::Timestamp::now()))?;
     let client = context.client()?;
     // Now, while there is a daemon that knows.
-    for failed in ours.iter().filter(|status| at_rest(status) && !is_fine(status)) {
+    for failed in ours.iter().filter(|line| at_rest(line) && !is_fine(line)) {
         let name = super::segment(failed.name.as_str())?;
         if let Ok(why) = client.get(&format!("/api/v1/agents/{name}/why")) {
             output::print(&format!("\n{}", super::post_mortem(&why, jiff::Timestamp::now())))?;
@@ -451,7 +450,7 @@ fn once(context: &Context, brought: &Brought, interrupted: &Interrupted) -> Resu
     }
     let _: Vec<Name> = client.insist("/api/v1/down", &json!({ "project": project }))?;
     await_down(context, project)?;
-    if statuses(context, &[])?.iter().all(is_down) {
+    if lines(context)?.iter().all(|line| is_down(line.state)) {
         client.close()?;
     }
     if !cut_short.is_empty() {
@@ -470,13 +469,10 @@ fn once(context: &Context, brought: &Brought, interrupted: &Interrupted) -> Resu
 mod tests {
     use super::*;
 
-    fn agent(name: &str, state: &str) -> AgentStatus {
-        let status = json!({
-            "name": name, "project": "p", "state": state, "restarts": 0, "consecutive_failures": 0,
-            "kind": "generic", "command": ["agent"], "pty": false, "flapping": false,
-            "loop_detected": false,
-        });
-        serde_json::from_value(status).unwrap()
+    fn agent(name: &str, state: &str) -> AgentLine {
+        let line =
+            json!({ "name": name, "project": "p", "state": state, "goal": "up", "restarts": 0 });
+        serde_json::from_value(line).unwrap()
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use defib_core::State;
-use defib_daemon::wire::AgentStatus;
+use defib_daemon::wire::AgentLine;
 
 use super::status::{overview_within, status_line};
 use crate::failure::Failure;
@@ -15,17 +15,17 @@ use crate::table::cut;
 const LINES_EVERY: Duration = Duration::from_secs(5);
 
 /// The agents on so many lines: where they do not all fit, those that need a look come first.
-fn fitted(statuses: &[AgentStatus], room: usize, columns: usize) -> String {
+fn fitted(lines: &[AgentLine], room: usize, columns: usize) -> String {
     let now = jiff::Timestamp::now();
-    if statuses.len() <= room {
-        return overview_within(statuses, now, columns);
+    if lines.len() <= room {
+        return overview_within(lines, now, columns);
     }
-    let mut sorted = statuses.to_vec();
-    sorted.sort_by_key(|status| (urgency(status.state), !status.flapping));
+    let mut sorted = lines.to_vec();
+    sorted.sort_by_key(|line| (urgency(line.state), !line.flapping));
     let rest = sorted.split_off(room.saturating_sub(1));
     let mut counts: BTreeMap<(u8, &str), usize> = BTreeMap::new();
-    for status in &rest {
-        *counts.entry((urgency(status.state), status.state.word())).or_default() += 1;
+    for line in &rest {
+        *counts.entry((urgency(line.state), line.state.word())).or_default() += 1;
     }
     let counts: Vec<String> =
         counts.into_iter().map(|((_, word), count)| format!("{count} {word}")).collect();
@@ -79,19 +79,19 @@ impl LiveView {
     pub(crate) fn show(
         &mut self,
         project: &str,
-        statuses: &[AgentStatus],
+        lines: &[AgentLine],
         is_last: bool,
     ) -> Result<(), Failure> {
         if self.draws {
             // A line that is too long is cut, not continued on the next: the view stays in its place.
             let (rows, columns) = crate::tty::size().unwrap_or((24, 80));
             let room = usize::from(rows).max(6) - 3;
-            let text = fitted(statuses, room, usize::from(columns));
+            let text = fitted(lines, room, usize::from(columns));
             let up = self.back_to_begin();
             self.drawn = text.lines().count();
             return output::draw(&up, &text, "");
         }
-        let line = status_line(project, statuses);
+        let line = status_line(project, lines);
         let due = match &self.last_line {
             Some((at, said)) => *said != line && at.elapsed() >= LINES_EVERY,
             None => true,
@@ -113,17 +113,15 @@ mod tests {
 
     #[test]
     fn on_a_narrow_terminal_the_last_activity_goes_first_and_no_line_is_too_long() {
-        let agent = |name: &str| -> AgentStatus {
+        let agent = |name: &str| -> AgentLine {
             serde_json::from_value(json!({
                 "name": name, "project": "p", "state": "running", "goal": "up", "restarts": 0,
-                "consecutive_failures": 0, "kind": "generic", "command": ["x"], "pty": false,
-                "flapping": false, "loop_detected": false, "uptime_s": 7380.0, "run": 1, "pid": 4711,
+                "uptime_s": 7380.0, "run": 1, "pid": 4711,
                 "last_activity_at": "2026-03-01T03:00:00Z",
             }))
             .unwrap()
         };
-        let agents: Vec<AgentStatus> =
-            ["ingest", "a-rather-long-name", "publish"].map(agent).into();
+        let agents: Vec<AgentLine> = ["ingest", "a-rather-long-name", "publish"].map(agent).into();
         let wide = fitted(&agents, 10, 200);
         assert!(wide.contains("LAST ACTIVITY"), "{wide}");
         for columns in [10, 20, 40, 60, 80] {

@@ -19,7 +19,7 @@ use super::{Desk, Trouble};
 use crate::doors::Sees;
 use crate::engine::Ask;
 use crate::wire::words::NameWord;
-use crate::wire::{Action, ActionOptions, AgentStatus, ErrorCode, ErrorDetail};
+use crate::wire::{Action, ActionOptions, AgentLine, AgentStatus, ErrorCode, ErrorDetail};
 
 /// No page of agents is longer.
 const MOST: u32 = 10_000;
@@ -27,6 +27,7 @@ const MOST: u32 = 10_000;
 pub(super) fn routes() -> OpenApiRouter<Desk> {
     OpenApiRouter::new()
         .routes(routes!(list))
+        .routes(routes!(overview))
         .routes(routes!(one, remove))
         .routes(routes!(signal))
         .routes(routes!(start))
@@ -79,7 +80,9 @@ async fn list(
     let has_more = agents.len() > limit as usize;
     agents.truncate(limit as usize);
     let last = agents.last().filter(|_| has_more).map(|agent| agent.name.as_str().to_owned());
-    desk.heralds.mark(&mut agents);
+    for agent in &mut agents {
+        agent.channels_failing = desk.heralds.failing(&agent.project);
+    }
     let ageless = |agent: &AgentStatus| AgentStatus {
         uptime_s: None,
         heartbeat_age_s: None,
@@ -88,6 +91,29 @@ async fn list(
     let ageless = || agents.iter().map(ageless).collect::<Vec<_>>();
     let listed = Listed { list: &agents, next: last.map(|last| ("cursor", last)) };
     listed.answer_as(&headers, &uri, ageless)
+}
+
+/// Every agent, in a few words.
+///
+/// What a table of all of them shows, for those who look often or at many. What does not apply is left
+/// out instead of null.
+#[utoipa::path(
+    get, path = "/api/v1/overview", tag = "agents",
+    responses((status = 200, body = [AgentLine]), Usual)
+)]
+async fn overview(
+    State(desk): State<Desk>,
+    sees: Option<Extension<Sees>>,
+) -> Result<Json<Vec<AgentLine>>, Trouble> {
+    let lines = desk.ask(Ask::Overview).await?;
+    let mut lines = desk.engine.shown().lines(lines);
+    if let Some(Extension(Sees(project))) = sees {
+        lines.retain(|line| line.project == project);
+    }
+    for line in &mut lines {
+        line.channels_failing = desk.heralds.failing(&line.project);
+    }
+    Ok(Json(lines))
 }
 
 /// One agent, or the members of a group.
@@ -103,7 +129,9 @@ async fn one(
     Segments(name): Segments<String>,
 ) -> Result<Json<Vec<AgentStatus>>, Trouble> {
     let mut agents = desk.ask(|answer| Ask::Status(vec![name], answer)).await?;
-    desk.heralds.mark(&mut agents);
+    for agent in &mut agents {
+        agent.channels_failing = desk.heralds.failing(&agent.project);
+    }
     Ok(Json(desk.engine.shown().statuses(agents)))
 }
 

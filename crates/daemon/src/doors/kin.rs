@@ -89,8 +89,8 @@ pub(super) async fn confine(
 
 /// Whether an address shows nothing but what belongs to a project.
 async fn may_see(desk: &Desk, path: &str, project: &Name) -> bool {
-    // The list of agents and their history leave out what belongs to others.
-    if path == "/api/v1/history" {
+    // The lists of agents and their history leave out what belongs to others.
+    if matches!(path, "/api/v1/history" | "/api/v1/overview") {
         return true;
     }
     let Some(rest) = path.strip_prefix("/api/v1/agents") else { return false };

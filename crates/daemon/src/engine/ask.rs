@@ -22,8 +22,8 @@ use crate::liveness::{OwnWord, Probed};
 use crate::logs::ScribeEvent;
 use crate::recipe::Project;
 use crate::wire::{
-    Action, ActionOptions, AgentStatus, CapabilityChange, Caps, Closing, DaemonInfo, ErrorCode,
-    ErrorDetail, GroupStatus, Plan, SupervisorStatus, UpRequest,
+    Action, ActionOptions, AgentLine, AgentStatus, CapabilityChange, Caps, Closing, DaemonInfo,
+    ErrorCode, ErrorDetail, GroupStatus, Plan, SupervisorStatus, UpRequest,
 };
 
 /// What is said of more agents than this takes memory that is worth giving back.
@@ -40,6 +40,8 @@ pub(crate) type Answer<T> = oneshot::Sender<Result<T, Failed>>;
 pub(crate) enum Ask {
     /// Every agent, or those named.
     Status(Vec<String>, Answer<Vec<AgentStatus>>),
+    /// Every agent, in a few words.
+    Overview(Answer<Vec<AgentLine>>),
     /// Agents by their keys, as far as they are there.
     StatusOf(Vec<Name>, Answer<Vec<AgentStatus>>),
     /// The groups, as a tree.
@@ -139,10 +141,13 @@ impl Engine {
         match ask {
             Ask::Status(names, answer) => {
                 let statuses = self.statuses(&names);
-                if statuses.as_ref().is_ok_and(|statuses| statuses.len() > MANY) {
-                    self.tidy_soon();
-                }
+                self.tidy_after(statuses.as_ref().map_or(0, Vec::len));
                 drop(answer.send(statuses));
+            }
+            Ask::Overview(answer) => {
+                let lines = self.lines();
+                self.tidy_after(lines.len());
+                drop(answer.send(Ok(lines)));
             }
             Ask::StatusOf(keys, answer) => drop(answer.send(Ok(self.statuses_of(&keys)))),
             Ask::Groups(answer) => drop(answer.send(Ok(self.groups()))),
@@ -202,6 +207,13 @@ impl Engine {
         }
     }
 
+    /// So many agents were told of.
+    fn tidy_after(&mut self, agents: usize) {
+        if agents > MANY {
+            self.tidy_soon();
+        }
+    }
+
     /// Whoever asks for agents finds them started. The first `up` that was awaited starts its own with
     /// what its caller gave: started without that, they would have to be started twice.
     fn rise_for(&mut self, ask: &Ask) {
@@ -217,6 +229,7 @@ impl Engine {
             }
             Ask::Up(..)
             | Ask::Status(..)
+            | Ask::Overview(_)
             | Ask::StatusOf(..)
             | Ask::Groups(_)
             | Ask::Policy(..)

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use defib_core::record::{Trip, WaitReason};
 use defib_core::rng::Jitter;
 use defib_core::time::Seconds;
-use defib_core::{AgentId, Goal, Name, Reason, RunId, Scope, State};
+use defib_core::{AgentId, Goal, Name, Now, Reason, RunId, Scope, State};
 use defib_host::clock::now;
 
 use super::Engine;
 use super::ask::Failed;
 use crate::recipe::argv;
-use crate::wire::{AgentStatus, DeathStatus, SupervisorStatus, stamp};
+use crate::wire::{AgentLine, AgentStatus, DeathLine, DeathStatus, SupervisorStatus, stamp};
 
 impl Engine {
     pub(super) fn statuses(&self, names: &[String]) -> Result<Vec<AgentStatus>, Failed> {
@@ -26,54 +26,76 @@ impl Engine {
         Ok(statuses)
     }
 
-    fn agent_status(&self, id: AgentId) -> AgentStatus {
+    /// Every agent, in a few words.
+    pub(super) fn lines(&self) -> Vec<AgentLine> {
+        let now = now();
+        self.supervisor.declared().map(|(id, _)| self.agent_line(id, now)).collect()
+    }
+
+    fn agent_line(&self, id: AgentId, now: Now) -> AgentLine {
         let name = self.supervisor.name(id);
         let sight = self.supervisor.sight(id);
         let view = self.view.agent(name);
-        let now = now();
+        let goal = self.supervisor.goal(id);
         // A moment to come on the one clock, as the other will say it.
         let to_come = |at: defib_core::Mono| stamp(now.wall + at.since(now.mono));
-        let started = view.and_then(|view| view.started);
-        let config = self.recipe(name).map(|(_, agent)| agent);
-        let death = view.and_then(|view| view.last_death.as_ref()).map(|death| {
-            let used = self.used_by(name, death.run);
-            DeathStatus {
-                at: stamp(death.at.wall),
-                class: death.class,
-                kind: death.kind,
-                exit_code: death.exit_code,
-                signal: death.signal,
-                ran_s: Seconds(death.ran),
-                evidence: death.evidence.as_deref().map(str::to_owned),
-                trace: self.trace_of(name, death.run),
-                cpu_user_ms: used.cpu_user_ms,
-                cpu_system_ms: used.cpu_system_ms,
-                memory_peak_bytes: used.memory_peak_bytes,
-            }
-        });
-        let (capabilities, capabilities_pending) = self.capabilities_shown(name);
-        AgentStatus {
+        let uptime = view.and_then(|view| view.started).map(|at| whole(now.mono.since(at.mono)));
+        let death = view.and_then(|view| view.last_death.as_ref());
+        AgentLine {
             name: name.clone(),
             project: self.supervisor.project(id).clone(),
-            group: self.supervisor.group_of(id).cloned(),
             state: sight.state,
-            goal: self.supervisor.goal(id),
+            goal,
             reason: self.stuck_word(name, sight.run).or_else(|| sight.reason.map(reason_word)),
-            question: self
-                .questions
-                .get(name)
-                .filter(|_| sight.reason == Some(Reason::Wait(WaitReason::Prompt)))
-                .cloned(),
             pid: self.processes.get(name).map(|process| process.pid),
             run: sight.run,
             restarts: sight.restarts,
-            consecutive_failures: view.map_or(0, |view| view.consecutive_failures),
-            started_at: started.map(|started| stamp(started.wall)),
-            uptime_s: started.map(|started| Seconds(whole(now.mono.since(started.mono)))),
+            uptime_s: uptime.map(Seconds),
             next_at: sight.next_at.map(to_come).or_else(|| self.next_tick(id, sight.state)),
             last_activity_at: self.activity.of(&self.home, name).map(stamp),
-            last_death: death,
+            last_death: death.map(|death| DeathLine {
+                at: stamp(death.at.wall),
+                class: death.class,
+                exit_code: death.exit_code,
+                signal: death.signal,
+            }),
             status_text: self.own_text(name, sight.run),
+            // One that was at rest when its project was taken down had nothing more to tell.
+            flapping: goal != Goal::Down && view.is_some_and(|view| view.is_flapping(now.mono)),
+            loop_detected: sight.reason == Some(Reason::Trip(Trip::Window)),
+            // The herald knows, and whoever shows this asks it.
+            channels_failing: Vec::new(),
+        }
+    }
+
+    fn agent_status(&self, id: AgentId) -> AgentStatus {
+        let now = now();
+        let line = self.agent_line(id, now);
+        let name = self.supervisor.name(id);
+        let view = self.view.agent(name);
+        let config = self.recipe(name).map(|(_, agent)| agent);
+        let question = self.questions.get(name);
+        let asks = self.supervisor.sight(id).reason == Some(Reason::Wait(WaitReason::Prompt));
+        let started = view.and_then(|view| view.started);
+        let (capabilities, capabilities_pending) = self.capabilities_shown(name);
+        AgentStatus {
+            name: line.name,
+            project: line.project,
+            group: self.supervisor.group_of(id).cloned(),
+            state: line.state,
+            goal: line.goal,
+            reason: line.reason,
+            question: question.filter(|_| asks).cloned(),
+            pid: line.pid,
+            run: line.run,
+            restarts: line.restarts,
+            consecutive_failures: view.map_or(0, |view| view.consecutive_failures),
+            started_at: started.map(|started| stamp(started.wall)),
+            uptime_s: line.uptime_s,
+            next_at: line.next_at,
+            last_activity_at: line.last_activity_at,
+            last_death: line.last_death.and_then(|death| self.death_status(name, death)),
+            status_text: line.status_text,
             heartbeat_age_s: self.supervisor.beat_age(id, now.mono).map(whole).map(Seconds),
             balance: self.balances_of(name),
             spent: self.spent_of(name),
@@ -82,13 +104,29 @@ impl Engine {
             kind: config.map_or("generic", |config| config.kind.word()).to_owned(),
             command: config.map(|config| argv(&config.command)).unwrap_or_default(),
             pty: config.is_some_and(|config| config.pty),
-            // One that was at rest when its project was taken down had nothing more to tell.
-            flapping: self.supervisor.goal(id) != Goal::Down
-                && view.is_some_and(|view| view.is_flapping(now.mono)),
-            loop_detected: sight.reason == Some(Reason::Trip(Trip::Window)),
-            // The herald knows, and whoever shows this asks it.
-            channels_failing: Vec::new(),
+            flapping: line.flapping,
+            loop_detected: line.loop_detected,
+            channels_failing: line.channels_failing,
         }
+    }
+
+    /// All that is known of an agent's last death.
+    fn death_status(&self, name: &Name, line: DeathLine) -> Option<DeathStatus> {
+        let death = self.view.agent(name)?.last_death.as_ref()?;
+        let used = self.used_by(name, death.run);
+        Some(DeathStatus {
+            at: line.at,
+            class: line.class,
+            kind: death.kind,
+            exit_code: line.exit_code,
+            signal: line.signal,
+            ran_s: Seconds(death.ran),
+            evidence: death.evidence.as_deref().map(str::to_owned),
+            trace: self.trace_of(name, death.run),
+            cpu_user_ms: used.cpu_user_ms,
+            cpu_system_ms: used.cpu_system_ms,
+            memory_peak_bytes: used.memory_peak_bytes,
+        })
     }
 
     /// What an agent's run that does not end is to people.

@@ -19,12 +19,13 @@ mod tests;
 
 use std::sync::Arc;
 
+use defib_core::Name;
 use tokio::sync::{mpsc, oneshot, watch};
 
 pub(crate) use deliver::Channel;
 pub(crate) use herald::{Call, Herald, is_ours};
 
-use crate::wire::{AgentStatus, ChannelStatus, ChannelTest};
+use crate::wire::{ChannelFailure, ChannelStatus, ChannelTest};
 
 /// The channels of every project that is up.
 #[derive(Debug, Clone, Default)]
@@ -48,15 +49,12 @@ impl Heralds {
         self.channels.borrow().clone()
     }
 
-    /// Says of each agent by which channels nobody can be told of it at present.
-    pub(crate) fn mark(&self, agents: &mut [AgentStatus]) {
+    /// The messages of a project that have not arrived: the channels by which nobody can be told of its
+    /// agents at present.
+    pub(crate) fn failing(&self, project: &Name) -> Vec<ChannelFailure> {
         let channels = self.channels.borrow();
-        for channel in channels.iter() {
-            let Some(failure) = &channel.failure else { continue };
-            for agent in agents.iter_mut().filter(|agent| agent.project == channel.project) {
-                agent.channels_failing.push(failure.clone());
-            }
-        }
+        let of_it = channels.iter().filter(|channel| channel.project == *project);
+        of_it.filter_map(|channel| channel.failure.clone()).collect()
     }
 
     /// Sends a test message through every channel, or those of a name, and says what came of it.
