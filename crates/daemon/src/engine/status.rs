@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use defib_core::record::{Trip, WaitReason};
 use defib_core::rng::Jitter;
 use defib_core::time::Seconds;
+use defib_core::view::LastDeath;
 use defib_core::{AgentId, Goal, Name, Now, Reason, RunId, Scope, State};
 use defib_host::clock::now;
 
@@ -77,6 +78,7 @@ impl Engine {
         let question = self.questions.get(name);
         let asks = self.supervisor.sight(id).reason == Some(Reason::Wait(WaitReason::Prompt));
         let started = view.and_then(|view| view.started);
+        let death = view.and_then(|view| view.last_death.as_deref()).zip(line.last_death);
         let (capabilities, capabilities_pending) = self.capabilities_shown(name);
         AgentStatus {
             name: line.name,
@@ -94,7 +96,7 @@ impl Engine {
             uptime_s: line.uptime_s,
             next_at: line.next_at,
             last_activity_at: line.last_activity_at,
-            last_death: line.last_death.and_then(|death| self.death_status(name, death)),
+            last_death: death.map(|(death, line)| self.death_status(name, death, line)),
             status_text: line.status_text,
             heartbeat_age_s: self.supervisor.beat_age(id, now.mono).map(whole).map(Seconds),
             balance: self.balances_of(name),
@@ -111,10 +113,9 @@ impl Engine {
     }
 
     /// All that is known of an agent's last death.
-    fn death_status(&self, name: &Name, line: DeathLine) -> Option<DeathStatus> {
-        let death = self.view.agent(name)?.last_death.as_ref()?;
+    fn death_status(&self, name: &Name, death: &LastDeath, line: DeathLine) -> DeathStatus {
         let used = self.used_by(name, death.run);
-        Some(DeathStatus {
+        DeathStatus {
             at: line.at,
             class: line.class,
             kind: death.kind,
@@ -126,7 +127,7 @@ impl Engine {
             cpu_user_ms: used.cpu_user_ms,
             cpu_system_ms: used.cpu_system_ms,
             memory_peak_bytes: used.memory_peak_bytes,
-        })
+        }
     }
 
     /// What an agent's run that does not end is to people.
