@@ -58,6 +58,7 @@ impl Failure {
         Failure { ending: true, ..Failure::new(Code::Failed, message) }
     }
 
+    /// Whether the daemon went away before it had answered.
     pub(crate) fn is_lost(&self) -> bool {
         self.lost
     }

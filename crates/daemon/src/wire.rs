@@ -1,7 +1,7 @@
 //! What goes over the socket: the types that the API answers with and the commands read.
 //!
 //! Names and forms here are those that scripts depend on. Times are RFC 3339 in UTC; what is absent
-//! is null.
+//! is null, but in the lines of an overview, where it is left out.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
