@@ -1,8 +1,8 @@
-//! The fuzzer: bytes that nobody expects, thrown at every parser that sees bytes from outside.
+//! Fuzz targets for every parser that reads bytes from outside.
 //!
-//! It begins with seeds that say something and changes them: bits, bytes, pieces, words that mean
-//! something elsewhere. What panics or takes long is a finding, and is told with the seed that leads to
-//! it. It knows nothing of which code was reached; that is the price of needing no other compiler.
+//! Two drivers share the targets. [`fuzz`] mutates the seeds at random, needs nothing but the installed
+//! compiler and runs with every change. `scripts/fuzz` drives the same targets by libFuzzer, guided by
+//! coverage, and keeps its corpus in `fuzz/corpus`. A panic or a slow input is a finding.
 
 #![forbid(unsafe_code)]
 
@@ -15,33 +15,33 @@ use std::time::{Duration, Instant};
 pub use mutate::Mutator;
 pub use targets::{Target, all};
 
-/// No input may take longer: they are small, and the machine may be busy.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// An input that takes longer than this is a finding. Inputs are small; the machine may be busy.
+const SLOWEST: Duration = Duration::from_secs(5);
 
-/// An input that a parser did not bear.
+/// An input on which a parser panicked or was too slow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// Which parser.
+    /// The target's name.
     pub target: &'static str,
-    /// What became of it.
+    /// The panic's message, or the time that the parser took.
     pub what: String,
     /// The input.
     pub input: Vec<u8>,
 }
 
-/// How much was tried, and what was found.
+/// The result of fuzzing one target.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// So many inputs.
+    /// Number of inputs that were tried.
     pub tried: u64,
-    /// The first that was not borne.
+    /// The first finding; fuzzing stops there.
     pub finding: Option<Finding>,
 }
 
-/// Throws things at a parser, for so long and so many times at most.
+/// Runs a target on mutated seeds until a finding, the time `within`, or `most` inputs.
 pub fn fuzz(target: &Target, seed: u64, within: Duration, most: u64) -> Outcome {
     let mut mutator = Mutator::new(seed, target.seeds.clone());
-    // What is made once, on first use, is not counted as anybody's time.
+    // Run the seeds first: lazily built tables must not count as the time of an input.
     for seed in &target.seeds {
         let _ = catch_unwind(AssertUnwindSafe(|| (target.run)(seed)));
     }
@@ -50,7 +50,7 @@ pub fn fuzz(target: &Target, seed: u64, within: Duration, most: u64) -> Outcome 
     while tried < most && begin.elapsed() < within {
         let input = mutator.input();
         tried += 1;
-        if let Some(what) = bear(target, &input) {
+        if let Some(what) = failure(target, &input) {
             let finding = Finding { target: target.name, what, input };
             return Outcome { tried, finding: Some(finding) };
         }
@@ -58,12 +58,12 @@ pub fn fuzz(target: &Target, seed: u64, within: Duration, most: u64) -> Outcome 
     Outcome { tried, finding: None }
 }
 
-/// What became of a parser that did not bear an input.
-fn bear(target: &Target, input: &[u8]) -> Option<String> {
+/// Runs one input and describes its panic or its slowness.
+fn failure(target: &Target, input: &[u8]) -> Option<String> {
     let begin = Instant::now();
-    let borne = catch_unwind(AssertUnwindSafe(|| (target.run)(input)));
-    match borne {
-        Ok(()) if begin.elapsed() < PATIENCE => None,
+    let result = catch_unwind(AssertUnwindSafe(|| (target.run)(input)));
+    match result {
+        Ok(()) if begin.elapsed() < SLOWEST => None,
         Ok(()) => Some(format!("it took {:?}", begin.elapsed())),
         Err(panic) => {
             let text = panic.downcast_ref::<String>().cloned();

@@ -1,38 +1,93 @@
-//! `fuzz [--seconds N] [--seed S] [TARGET…]`: throws things at parsers, each for so long.
+//! Fuzzes the targets without coverage, lists them, or writes their seed inputs to files.
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use defib_fuzz::{Outcome, all, fuzz};
+use defib_fuzz::{Outcome, Target, all, fuzz};
+
+const USAGE: &str = "\
+usage: defib-fuzz [--seconds N] [--seed S] [TARGET...]   fuzz each target for N seconds (default 10)
+       defib-fuzz --list                                 print the names of the targets
+       defib-fuzz --write-seeds FOLDER                   write the seed inputs to FOLDER/TARGET/seed-N
+";
+
+/// The parsed command line.
+struct Arguments {
+    seconds: u64,
+    seed: u64,
+    targets: Vec<Target>,
+}
 
 fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words[..] {
+        ["--list"] => {
+            for target in all() {
+                println!("{}", target.name);
+            }
+            ExitCode::SUCCESS
+        }
+        ["--write-seeds", folder] => match write_seeds(Path::new(folder)) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => refuse(&format!("cannot write the seeds to {folder}: {error}")),
+        },
+        _ => parse(&words).map_or_else(|message| refuse(&message), |arguments| run(&arguments)),
+    }
+}
+
+fn refuse(message: &str) -> ExitCode {
+    eprintln!("{message}\n{USAGE}");
+    ExitCode::from(2)
+}
+
+fn parse(words: &[&str]) -> Result<Arguments, String> {
     let (mut seconds, mut seed, mut names) = (10, 1, Vec::new());
-    let mut words = std::env::args().skip(1);
+    let mut words = words.iter().copied();
     while let Some(word) = words.next() {
-        let mut number = || words.next().and_then(|word| word.parse::<u64>().ok());
-        match word.as_str() {
-            "--seconds" => seconds = number().unwrap_or(seconds),
-            "--seed" => seed = number().unwrap_or(seed),
-            _ => names.push(word),
+        let number = |text: Option<&str>| {
+            let number = text.and_then(|text| text.parse::<u64>().ok());
+            number.ok_or(format!("{word} needs a whole number"))
+        };
+        match word {
+            "--seconds" => seconds = number(words.next())?,
+            "--seed" => seed = number(words.next())?,
+            name => names.push(name),
         }
     }
-    let known = all();
-    if let Some(unknown) = names.iter().find(|name| !known.iter().any(|one| one.name == **name)) {
-        let known: Vec<&str> = known.iter().map(|one| one.name).collect();
-        eprintln!("no target is called {unknown:?}; there are: {}", known.join(", "));
-        return ExitCode::from(2);
+    let mut targets = all();
+    if let Some(unknown) = names.iter().find(|name| targets.iter().all(|one| one.name != **name)) {
+        return Err(format!("there is no target {unknown:?}; --list prints the names"));
     }
-    // What panics is told once, with the input.
+    targets.retain(|target| names.is_empty() || names.contains(&target.name));
+    Ok(Arguments { seconds, seed, targets })
+}
+
+fn write_seeds(folder: &Path) -> std::io::Result<()> {
+    for target in all() {
+        let folder = folder.join(target.name);
+        std::fs::create_dir_all(&folder)?;
+        for (number, seed) in target.seeds.iter().enumerate() {
+            std::fs::write(folder.join(format!("seed-{number}")), seed)?;
+        }
+    }
+    Ok(())
+}
+
+fn run(arguments: &Arguments) -> ExitCode {
+    let Arguments { seconds, seed, targets } = arguments;
+    // The report below has the panic's message and the input; the default hook would print it twice.
     std::panic::set_hook(Box::new(|_| {}));
     let mut found = false;
-    for target in known.iter().filter(|one| names.is_empty() || names.iter().any(|n| n == one.name))
-    {
-        let Outcome { tried, finding } = fuzz(target, seed, Duration::from_secs(seconds), u64::MAX);
+    for target in targets {
+        let within = Duration::from_secs(*seconds);
+        let Outcome { tried, finding } = fuzz(target, *seed, within, u64::MAX);
         match finding {
-            None => println!("{:<12} {tried} inputs, nothing found", target.name),
+            None => println!("{:<20} {tried} inputs, no finding", target.name),
             Some(finding) => {
                 found = true;
-                println!("{:<12} {}, input {tried} of seed {seed}", target.name, finding.what);
+                println!("{:<20} {}, input {tried} of seed {seed}", target.name, finding.what);
                 println!("{:?}", String::from_utf8_lossy(&finding.input));
                 println!("{:02x?}", finding.input);
             }

@@ -1,11 +1,13 @@
-//! Every parser that sees bytes from outside, each with seeds that say something.
+//! The fuzz targets: each is a parser with valid inputs as seeds.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 
 use defib_autopsy::{Autopsy, Case, Kind, prompt_on};
+use defib_config::{Format, Options};
 use defib_core::run::Status;
 use defib_core::{Name, RunId, Signal, Wall};
 use defib_daemon::outside;
@@ -13,13 +15,13 @@ use defib_host::Channel;
 use defib_host::protocol::{News, Request, RunKey};
 use jiff::tz::TimeZone;
 
-/// A parser, and what it usually sees.
+/// A parser with its seeds.
 pub struct Target {
-    /// What it is called.
+    /// The name on the command line and of the corpus folder.
     pub name: &'static str,
-    /// What is changed.
+    /// Valid inputs to mutate.
     pub seeds: Vec<Vec<u8>>,
-    /// Lets it read something.
+    /// Parses one input.
     pub run: fn(&[u8]),
 }
 
@@ -29,16 +31,16 @@ impl fmt::Debug for Target {
     }
 }
 
-/// All of them.
+/// Every target.
 pub fn all() -> Vec<Target> {
-    [by_people(), by_clients(), by_agents()].into_iter().flatten().collect()
+    [by_people(), imports(), by_clients(), by_agents(), from_disk()].into_iter().flatten().collect()
 }
 
 fn texts(texts: &[&str]) -> Vec<Vec<u8>> {
     texts.iter().map(|text| text.as_bytes().to_vec()).collect()
 }
 
-/// What people write.
+/// Files and arguments that people write.
 fn by_people() -> Vec<Target> {
     vec![
         Target {
@@ -50,7 +52,7 @@ fn by_people() -> Vec<Target> {
                 "[agent.a]\ncommand = \"x 'y z'\"\nbackoff = { base = \"1s\" }\nafter = [\"b\"]\n",
             ]),
             run: |bytes| {
-                let loaded = defib_config::parse_bytes(std::path::Path::new("defib.toml"), bytes);
+                let loaded = defib_config::parse_bytes(Path::new("defib.toml"), bytes);
                 let _ = loaded.render(true);
             },
         },
@@ -80,6 +82,90 @@ fn by_people() -> Vec<Target> {
             seeds: texts(&["# note\nexport A=\"b\"\nC = 'd'\n", "LC_*=x\n"]),
             run: |bytes| ignore(outside::env_file(&text(bytes))),
         },
+    ]
+}
+
+/// One target per import format.
+///
+/// An import that reports no error must give a file that loads.
+fn imports() -> Vec<Target> {
+    macro_rules! import {
+        ($name:literal, $format:ident, [$($seed:expr),+ $(,)?]) => {
+            Target { name: $name, seeds: texts(&[$($seed),+]), run: |bytes| import(Format::$format, bytes) }
+        };
+    }
+    macro_rules! data {
+        ($path:literal) => {
+            include_str!(concat!("../../crates/config/tests/data/import/", $path))
+        };
+    }
+    macro_rules! document {
+        ($path:literal) => {
+            include_str!(concat!("../../tests/tests/conformance/data/", $path))
+        };
+    }
+    vec![
+        import!(
+            "import-aide",
+            Aide,
+            [document!("Aidefile.daemon"), document!("Aidefile.uptime-monitor")]
+        ),
+        import!(
+            "import-celistra",
+            Celistra,
+            [
+                r#"{"name":"a","command":"x y","cwd":"/p","env":{"A":"b"},"autoRestart":true,"maxDeaths":5,"windowSeconds":60}"#,
+                r#"{"name":"b","command":["x","y"],"respawnOnZero":true,"args":["z"]}"#,
+            ]
+        ),
+        import!("import-ecology", Ecology, [document!("config.yaml")]),
+        import!("import-weave", Weave, [document!("weave.toml")]),
+        import!(
+            "import-procfile",
+            Procfile,
+            [data!("procfile/02-django.Procfile"), data!("procfile/05-quotes.Procfile"),]
+        ),
+        import!(
+            "import-supervisord",
+            Supervisord,
+            [
+                data!("supervisord/02-full.conf"),
+                data!("supervisord/05-groups.conf"),
+                data!("supervisord/12-odd-values.conf"),
+            ]
+        ),
+        import!(
+            "import-pm2",
+            Pm2,
+            [
+                data!("pm2/04-policy.json"),
+                data!("pm2/10-process.yml"),
+                data!("pm2/12-odd-values.json"),
+            ]
+        ),
+        import!(
+            "import-compose",
+            Compose,
+            [
+                data!("compose/04-interpolation.yml"),
+                data!("compose/06-anchors.yml"),
+                data!("compose/08-health.yml"),
+            ]
+        ),
+    ]
+}
+
+fn import(format: Format, bytes: &[u8]) {
+    let options = Options { format: Some(format), ..Options::default() };
+    let path = Path::new("/p/file");
+    let Some(written) = defib_config::import(path, &text(bytes), &options).toml else { return };
+    let outcome = defib_config::parse_in(Path::new("/p"), &written);
+    assert!(outcome.config.is_some(), "{written}\n{:?}", outcome.diagnostics);
+}
+
+/// Files of the home that a crash or a person may have damaged, and bytes for the terminal's screen.
+fn from_disk() -> Vec<Target> {
+    vec![
         Target {
             name: "audit",
             seeds: texts(&[
@@ -87,10 +173,27 @@ fn by_people() -> Vec<Target> {
             ]),
             run: |bytes| ignore(outside::audit(&text(bytes))),
         },
+        Target {
+            name: "journal",
+            seeds: texts(&[concat!(
+                r#"{"seq":7,"at_ms":1791374400000,"mono_ns":5,"boot":"b","project":"p","agent":"a","run":2,"#,
+                r#""kind":"run-died","body":{"class":"error","exit_code":1}}"#,
+                "\n"
+            )]),
+            run: |bytes| ignore(outside::journal(bytes)),
+        },
+        Target {
+            name: "terminal",
+            seeds: texts(&[
+                "\u{1b}[2J\u{1b}[1;1H\u{1b}[31;1mred\u{1b}[0m\r\nnext\u{1b}[?1049h\u{1b}[?25l",
+                "\u{1b}]0;title\u{7}\u{1b}P1$r\u{1b}\\text\u{1b}[10;20r\u{1b}[3M\u{1b}7\u{1b}8",
+            ]),
+            run: |bytes| ignore(outside::terminal(bytes)),
+        },
     ]
 }
 
-/// What comes over sockets.
+/// Bytes that arrive by sockets.
 fn by_clients() -> Vec<Target> {
     vec![
         Target {
@@ -140,7 +243,7 @@ fn by_clients() -> Vec<Target> {
     ]
 }
 
-/// What agents print or send of what they do.
+/// Output and telemetry of agents.
 fn by_agents() -> Vec<Target> {
     vec![
         Target {
@@ -187,7 +290,7 @@ fn by_agents() -> Vec<Target> {
     ]
 }
 
-/// What was read is of no interest; that it was is.
+/// Keeps the compiler from removing the call whose result is not used.
 fn ignore<T>(read: T) {
     std::hint::black_box(read);
 }

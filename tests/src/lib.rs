@@ -23,6 +23,7 @@ pub mod proc;
 mod ran;
 mod receiver;
 mod sitting;
+mod sums;
 mod viewer;
 mod web;
 
@@ -44,6 +45,7 @@ pub use lines::Lines;
 pub use ran::Ran;
 pub use receiver::{Mail, Mailbox, Received, Receiver};
 pub use sitting::Sitting;
+pub use sums::{LineCount, summed_line};
 
 pub use viewer::Viewer;
 pub use web::Web;

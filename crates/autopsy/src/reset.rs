@@ -1,9 +1,11 @@
-//! When a limit goes away, as messages state it.
+//! Reads the time at which a limit goes away from a message.
 //!
-//! An instant that is stated is taken as it is, also one in the past: whoever waits for it goes on
-//! at once. A time of day, with or without a weekday, is its next occurrence; a date without a year
-//! is the one nearest to now. Where no zone is stated it is the local one, which is handed in like
-//! the time itself. Days on which the clocks are changed are counted right.
+//! A stated instant is taken as it is, also if it has passed: the wait then ends at once. A weekday
+//! with a time is its next occurrence. A time of day alone is its next occurrence unless it has just
+//! passed: a session limit lasts at most five hours, so a next occurrence further away means that
+//! the stated one is over; with an unknown window, a time within the last hour has passed. A date without a year is the one nearest to now. If no
+//! zone is stated, the local one applies, which the caller passes in with the time. Days on which clocks change are
+//! counted right.
 
 use std::sync::LazyLock;
 
@@ -16,14 +18,24 @@ use serde_json::Value;
 
 use crate::rules::compile_own;
 
-/// The clock and the zone that a message is read by.
+/// The time and the zone by which a message is read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Clock<'z> {
     now: Timestamp,
     zone: &'z TimeZone,
 }
 
-/// What announces a time.
+/// The longest window of a session limit.
+const SESSION: SignedDuration = SignedDuration::from_hours(5);
+
+/// With an unknown window, a time of day has passed if it was within this long before now.
+const JUST_PASSED: SignedDuration = SignedDuration::from_hours(1);
+
+/// The words of a session limit.
+static SESSION_WORDS: LazyLock<Regex> =
+    LazyLock::new(|| built(r"\bsessions?\b|\b(?:5|five)[ -]?(?:hours?|hrs?|h)\b"));
+
+/// The words before a time.
 static LEAD: LazyLock<Regex> = LazyLock::new(|| {
     built(
         r#"\b(?:resets?(?:_?(?:at|time|in))?|try(?:ing)? again|retry|available(?: again)?|wait|until|renews?|refresh(?:es)?|come back|resumes?|replenish(?:es|ed)?|unlocks?|back)\b["']?(?:[\s:=~(,"']|\b(?:time|at|on|in|after|for|until|is|will|be|by|again|about|around|approximately|your|the|limit|quota|usage|please|next)\b)*"#,
@@ -73,6 +85,18 @@ static RETRY_AFTER: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
+/// The window of the limit that a message speaks of.
+#[derive(Debug, Clone, Copy)]
+enum Window {
+    /// At most [`SESSION`].
+    Session,
+    Unknown,
+}
+
+fn window_of(text: &str) -> Window {
+    if SESSION_WORDS.is_match(text) { Window::Session } else { Window::Unknown }
+}
+
 fn built(pattern: &str) -> Regex {
     // They are part of the program; a test builds them.
     compile_own(pattern).unwrap_or_else(|error| panic!("{error}"))
@@ -90,7 +114,8 @@ impl<'z> Clock<'z> {
             let bar = BAR_EPOCH.captures(text).and_then(|found| epoch(found.get(1)?.as_str()));
             bar.or_else(|| {
                 let mut leads = LEAD.find_iter(text);
-                leads.find_map(|lead| self.expression(&text[lead.end()..]))
+                let window = window_of(text);
+                leads.find_map(|lead| self.expression(&text[lead.end()..], window))
             })
         });
         found.map(wall)
@@ -104,7 +129,7 @@ impl<'z> Clock<'z> {
                 // What is far too long for a wait is an instant.
                 if number >= 1e8 { epoch(&format!("{number:.0}")) } else { self.after(number) }
             }
-            Value::String(text) => self.expression(text.trim()).or_else(|| {
+            Value::String(text) => self.expression(text.trim(), Window::Unknown).or_else(|| {
                 let seconds = text.trim().parse::<f64>().ok()?;
                 self.after(seconds)
             }),
@@ -116,7 +141,7 @@ impl<'z> Clock<'z> {
     fn retry_after(self, text: &str) -> Option<Timestamp> {
         let found = RETRY_AFTER.captures(text)?;
         if let Some(date) = found.name("date") {
-            return self.expression(&text[date.start()..]);
+            return self.expression(&text[date.start()..], Window::Unknown);
         }
         let number: f64 = found.name("number")?.as_str().parse().ok()?;
         if number >= 1e8 {
@@ -128,7 +153,7 @@ impl<'z> Clock<'z> {
     }
 
     /// The moment that a text begins with.
-    fn expression(self, text: &str) -> Option<Timestamp> {
+    fn expression(self, text: &str, window: Window) -> Option<Timestamp> {
         if let Some(found) = EPOCH.captures(text) {
             return epoch(found.get(1)?.as_str());
         }
@@ -148,7 +173,7 @@ impl<'z> Clock<'z> {
         if let Some(found) = CLOCK_ONLY.captures(text) {
             return match found.name("tomorrow") {
                 Some(_) => self.days_ahead(&found, 1),
-                None => self.next(&found, |_| true),
+                None => self.time_of_day(&found, window),
             };
         }
         self.span(text)
@@ -181,7 +206,27 @@ impl<'z> Clock<'z> {
         near.into_iter().filter_map(at).min_by_key(distance)
     }
 
-    /// The next occurrence of a time of day on a day that will do.
+    /// The occurrence of a time of day that a message means: the last one if that has just passed, else the next.
+    fn time_of_day(self, found: &Captures<'_>, window: Window) -> Option<Timestamp> {
+        let next = self.next(found, |_| true)?;
+        let Some(last) = self.last(found) else { return Some(next) };
+        let is_far = next.duration_since(self.now) > SESSION;
+        let just_passed = self.now.duration_since(last) <= JUST_PASSED;
+        // On the night when clocks go back, a time that has just passed comes again soon: that one is meant.
+        let passed = is_far && (just_passed || matches!(window, Window::Session));
+        Some(if passed { last } else { next })
+    }
+
+    /// The last occurrence of a time of day, now included.
+    fn last(self, found: &Captures<'_>) -> Option<Timestamp> {
+        let (zone, time) = (self.zone_of(found)?, time_of(found)?);
+        let today = self.now.to_zoned(zone.clone()).date();
+        let days = (-1..=1).filter_map(|ahead: i64| today.checked_add(ahead.days()).ok());
+        let moments = days.flat_map(|date| instants(date.to_datetime(time), &zone));
+        moments.filter(|moment| *moment <= self.now).max()
+    }
+
+    /// The next occurrence of a time of day on a day that `will_do` accepts.
     fn next(self, found: &Captures<'_>, will_do: impl Fn(Date) -> bool) -> Option<Timestamp> {
         let zone = self.zone_of(found)?;
         let time = if has_clock(found) { time_of(found)? } else { Time::midnight() };

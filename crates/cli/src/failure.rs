@@ -32,11 +32,14 @@ pub(crate) struct Failure {
     lost: bool,
     /// The daemon says that it is ending.
     ending: bool,
+    /// The change is in effect, but the daemon could not store it.
+    unstored: bool,
 }
 
 impl Failure {
     pub(crate) fn new(code: Code, message: impl fmt::Display) -> Failure {
-        Failure { code, message: message.to_string(), hint: None, lost: false, ending: false }
+        let message = message.to_string();
+        Failure { code, message, hint: None, lost: false, ending: false, unstored: false }
     }
 
     /// A failure of which everything has been said already.
@@ -56,6 +59,16 @@ impl Failure {
     /// The daemon says that it is ending.
     pub(crate) fn ending(message: impl fmt::Display) -> Failure {
         Failure { ending: true, ..Failure::new(Code::Failed, message) }
+    }
+
+    /// The daemon could not store a change.
+    pub(crate) fn unstored(message: impl fmt::Display) -> Failure {
+        Failure { unstored: true, ..Failure::new(Code::Failed, message) }
+    }
+
+    /// Whether the daemon could not store a change.
+    pub(crate) fn is_unstored(&self) -> bool {
+        self.unstored
     }
 
     /// Whether the daemon went away before it had answered.

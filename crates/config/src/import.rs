@@ -39,7 +39,18 @@ fn comments(text: &str, diagnostics: &[Diagnostic]) -> String {
     let report = Report::new("", text, diagnostics);
     let warnings = diagnostics.iter().filter(|found| found.severity == Severity::Warning);
     let lines: String = warnings
-        .map(|found| format!("# line {}: {}\n", report.position(found.span).line, found.message))
+        .map(|found| {
+            let line = report.position(found.span).line;
+            format!("# line {line}: {}\n", on_one_line(&found.message))
+        })
         .collect();
     if lines.is_empty() { lines } else { lines + "\n" }
+}
+
+/// Escapes control characters: a message may quote any text of the file, and a TOML comment may contain none.
+fn on_one_line(message: &str) -> String {
+    let escaped = message
+        .chars()
+        .map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() });
+    escaped.collect()
 }

@@ -132,7 +132,7 @@ impl Counters {
         }
         let mut kept: Vec<(Limit, Tally)> =
             old.iter().copied().zip(self.tallies.drain(..)).collect();
-        // There are as many agents as there are; none of them needs room for limits it has not.
+        // Allocate exactly: there may be 100,000 agents.
         self.tallies.reserve_exact(new.len());
         self.tallies.extend(new.iter().map(|limit| {
             match kept.iter().position(|(known, _)| known == limit) {
@@ -317,6 +317,10 @@ fn wait(
     resets_at: Option<Wall>,
 ) -> Until {
     match (resets_at, class) {
+        // The reset has passed and the limit holds all the same: retry at growing intervals, not at once.
+        (Some(stated), _) if stated <= now.wall && counters.outages > 1 => {
+            Until::Mono(now.mono + Backoff::ENVIRONMENT.delay(counters.outages - 1, jitter))
+        }
         (Some(stated), _) => {
             let reset = stated.clamp(now.wall, now.wall + LONGEST_WAIT) + jitter.after_reset();
             Until::at(reset, now)

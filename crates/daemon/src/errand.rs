@@ -1,4 +1,6 @@
-//! Errands: short-lived commands of the daemon's own, such as a probe or a message to somebody.
+//! Errands: short-lived commands of the operator's own, which send messages. They run as the daemon.
+//!
+//! A command on behalf of an agent must not be an errand: the keeper runs it, as the agent.
 //!
 //! An errand is run on a thread where one may wait, is given a bounded time, and leaves no process
 //! behind. It is no agent: nobody restarts it, and what it prints is not kept.

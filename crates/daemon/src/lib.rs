@@ -35,8 +35,10 @@ mod metrics;
 mod names;
 mod notices;
 mod notify;
+mod old_keeper;
 #[doc(hidden)]
 pub mod outside;
+mod places;
 mod plain;
 mod policy;
 mod post;
@@ -68,6 +70,7 @@ use crate::metrics::{Exporter, Metrics};
 use crate::notify::{Herald, Roll};
 use crate::terminal::Terminals;
 
+pub use old_keeper::held_warning;
 pub use plain::read_plain;
 pub use recipe::environment_for;
 pub use will::Will;

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::metrics::Target;
 use crate::notify::Channel;
+use crate::places::{AgentFile, Outside, owner_of};
 use crate::plain::read_plain;
 use crate::wire::Mode;
 
@@ -149,12 +150,26 @@ impl Project {
         }
     }
 
-    /// The file whose touch is a beat of an agent.
-    pub(crate) fn heartbeat_file(&self, home: &Path, agent: &config::Agent) -> PathBuf {
-        match &agent.heartbeat_file {
-            Some(path) => self.cwd(agent).join(path),
-            None => home.join("state").join(agent.name.as_str()).join("heartbeat"),
+    /// The folder that an agent keeps its state in: in the home, or outside of it if the agent has another
+    /// user, for whom the home is shut.
+    pub(crate) fn state_folder(home: &Path, agent: &config::Agent) -> PathBuf {
+        match owner_of(agent) {
+            Some(_) => Outside::of(home).state(agent.name.as_str()),
+            None => home.join("state").join(agent.name.as_str()),
         }
+    }
+
+    /// The file whose touch is a beat of an agent.
+    pub(crate) fn heartbeat_file(&self, home: &Path, agent: &config::Agent) -> AgentFile {
+        let (path, own) = if let Some(path) = &agent.heartbeat_file {
+            (self.cwd(agent).join(path), self.cwd(agent))
+        } else {
+            let state = Project::state_folder(home, agent);
+            (state.join("heartbeat"), state)
+        };
+        let owner = owner_of(agent);
+        let guarded = owner.is_some() || agent.capabilities.is_some();
+        AgentFile { path, own, guarded, owner }
     }
 
     /// Everything the keeper needs to spawn a run.
@@ -166,8 +181,8 @@ impl Project {
         facts: &RunFacts,
     ) -> Result<SpawnOrder, Unspawnable> {
         let mut env = self.environment(agent)?;
-        let state = home.join("state").join(agent.name.as_str());
-        let heartbeat = self.heartbeat_file(home, agent);
+        let state = Project::state_folder(home, agent);
+        let heartbeat = self.heartbeat_file(home, agent).path;
         let text = |path: &Path| path.to_string_lossy().into_owned();
         let own = [
             ("DEFIB_AGENT", agent.name.plain().to_string()),

@@ -11,6 +11,7 @@ use defib_history::{Event, Run, Usage};
 use serde_json::Value;
 
 use crate::denied::refused;
+use crate::old_keeper::{HELD, REPLACE_KEEPER};
 use crate::wire::{AgentStatus, Decision, LedgerLine, Money, Next, Why};
 use crate::words::{meaning, remedy};
 
@@ -174,6 +175,10 @@ fn next(agent: &AgentStatus, now: Wall) -> String {
     let name = &agent.name;
     let when = agent.next_at.as_deref().map(|at| until(at, now)).unwrap_or_default();
     match agent.state {
+        State::Running | State::Starting if agent.reason.as_deref() == Some(HELD) => format!(
+            "It runs, but its exec probe does not: the keeper is too old to run the probe as this \
+             agent. The keeper must be restarted; {REPLACE_KEEPER}."
+        ),
         State::Running | State::Starting => {
             format!("It runs. `defib logs -f {name}` shows what it writes.")
         }

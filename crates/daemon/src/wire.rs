@@ -337,6 +337,9 @@ pub struct DaemonInfo {
     pub started_at: String,
     /// The keeper's process id.
     pub keeper_pid: u32,
+    /// The version of the protocol that the keeper speaks. An older daemon does not send it.
+    #[serde(default)]
+    pub keeper_protocol: Option<u32>,
     /// Where browsers and tools reach it, unless that is off.
     pub address: Option<String>,
     /// What is wrong with its own files, a line each; agents are kept alive all the same.
@@ -453,6 +456,8 @@ pub struct ErrorDetail {
 pub enum ErrorCode {
     /// It did not work.
     Failed,
+    /// The change cannot be stored: the disk is full or fails.
+    NotStored,
     /// The request makes no sense.
     BadRequest,
     /// The config cannot be applied.

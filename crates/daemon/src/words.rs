@@ -2,6 +2,7 @@
 //! death, told live or rehearsed, on a page or in a terminal, uses the same words.
 
 use defib_core::Class;
+use defib_host::protocol::Stage;
 
 /// What a class means, for somebody who has just woken up.
 pub const fn meaning(class: Class) -> &'static str {
@@ -52,5 +53,17 @@ pub const fn remedy(class: Class) -> &'static str {
         | Class::Overload
         | Class::Throttle
         | Class::Quota => "Look at `defib logs NAME` and put it right.",
+    }
+}
+
+/// What was being done when a spawn failed, for people.
+pub(crate) const fn stage_word(stage: Stage) -> &'static str {
+    match stage {
+        Stage::Descriptors => "no pipe or terminal for it",
+        Stage::Process => "no process for it",
+        Stage::Folder => "its folder",
+        Stage::User => "its user",
+        Stage::Program => "its program",
+        Stage::Sandbox => "its sandbox",
     }
 }

@@ -38,7 +38,9 @@ pub(crate) struct Layout {
     /// Makes an empty file one of that version.
     pub(crate) schema: &'static str,
     /// Makes the tables that a file of the same version may lack, because they came later.
-    pub(crate) additions: &'static str,
+    pub(crate) additions: &'static [&'static str],
+    /// When the file is synced: `FULL` is at each commit, `NORMAL` is when its log is brought in.
+    pub(crate) synchronous: &'static str,
     /// So many KiB of it whoever writes it keeps at hand at most.
     pub(crate) at_hand_kib: u32,
 }
@@ -77,6 +79,10 @@ pub(crate) fn open(path: &Path, layout: &Layout) -> Result<Opening, HistoryError
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    // A FIFO would block the open; a folder or a device cannot hold a database.
+    if fs::metadata(path).is_ok_and(|meta| !meta.is_file()) {
+        return Err(HistoryError::Damaged("it is not a regular file".into()));
+    }
     // What agents printed is nobody else's business; the log takes its mode from the file. Where this
     // fails, opening says why.
     drop(fs::OpenOptions::new().create(true).append(true).mode(0o600).open(path));
@@ -84,6 +90,7 @@ pub(crate) fn open(path: &Path, layout: &Layout) -> Result<Opening, HistoryError
     connection.busy_timeout(PATIENCE)?;
     // As long as it may be damaged, closing it must not bring its log into it.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    connection.pragma_update(None, "synchronous", layout.synchronous)?;
     if judge(&connection, layout)? == Content::Nothing {
         // Only an empty file can be told to give free pages back one at a time.
         connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
@@ -93,7 +100,6 @@ pub(crate) fn open(path: &Path, layout: &Layout) -> Result<Opening, HistoryError
     if mode != "wal" {
         return Err(HistoryError::Failing(format!("the file system allows no WAL, only {mode}")));
     }
-    connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "wal_autocheckpoint", LOG_PAGES)?;
     connection.pragma_update(None, "journal_size_limit", LOG_PAGES * 4096)?;
     // A negative number is one of KiB, a positive one of pages.
@@ -198,13 +204,13 @@ fn judge(connection: &Connection, layout: &Layout) -> Result<Content, HistoryErr
 /// Makes the tables in an empty file, all of them or none.
 fn found(connection: &Connection, layout: &Layout) -> Result<(), HistoryError> {
     if judge(connection, layout)? == Content::Nothing {
-        let Layout { application_id, version, schema, additions: _, at_hand_kib: _ } = layout;
+        let Layout { application_id, version, schema, .. } = layout;
         connection.execute_batch(&format!(
             "BEGIN IMMEDIATE; {schema}; PRAGMA application_id = {application_id}; \
              PRAGMA user_version = {version}; COMMIT;"
         ))?;
     }
-    Ok(connection.execute_batch(layout.additions)?)
+    layout.additions.iter().try_for_each(|addition| Ok(connection.execute_batch(addition)?))
 }
 
 /// Reads the file through and refuses it if its structure is broken.

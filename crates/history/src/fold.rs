@@ -43,7 +43,8 @@ pub(crate) const LAYOUT: Layout = Layout {
     ",
     // A storm touches the same pages again and again.
     at_hand_kib: 2048,
-    additions: "",
+    additions: &[],
+    synchronous: "FULL",
 };
 
 /// A number as `SQLite` keeps it. None of ours comes near the end of the range.

@@ -15,8 +15,9 @@ use rusqlite::Connection;
 use crate::event::Event;
 use crate::file::{self, Opening};
 use crate::fold;
-use crate::intent::{self, Intent, Intents};
-use crate::intents::{IntentStore, Salvage, Write};
+use crate::intent::{Intent, Intents};
+use crate::intents::{IntentStore, Write};
+use crate::pair;
 use crate::postmortem::PostMortem;
 use crate::queue::{Entry, Lost};
 use crate::retention::Tails;
@@ -84,6 +85,8 @@ pub struct Opened {
     /// Where the damaged intents were put, and what was wrong with them. What could still be read
     /// is in `intents`.
     pub intent_damaged: Option<(PathBuf, String)>,
+    /// What was lost of the intents, and what was restored from their second copy.
+    pub intent_troubles: Vec<Trouble>,
     /// Why the history cannot be written at the moment. It is tried again.
     pub failing: Option<String>,
     /// Why intents cannot be stored at the moment. It is tried again.
@@ -101,11 +104,10 @@ impl Opened {
             |store, why: &Option<String>| Some(Trouble::Failing { store, why: why.clone()? });
         let troubles = [
             damaged(Store::History, &self.damaged),
-            damaged(Store::Intent, &self.intent_damaged),
             failing(Store::History, &self.failing),
             failing(Store::Intent, &self.intent_failing),
         ];
-        troubles.into_iter().flatten().collect()
+        troubles.into_iter().flatten().chain(self.intent_troubles.clone()).collect()
     }
 }
 
@@ -142,7 +144,7 @@ pub struct History {
 }
 
 impl History {
-    /// Opens the history at `path`, and `intent.db` in the same folder. Makes them where they are
+    /// Opens the history at `path`, and `intent.db` and `witness.db` in the same folder. Makes them where they are
     /// not there, and sets aside what is damaged.
     ///
     /// Fails only where the folder cannot be made or a thread cannot be started.
@@ -156,29 +158,12 @@ impl History {
         }
         let mut opened = Opened::default();
 
-        let intent_path = intent_path(path);
-        let mut salvage = Salvage::default();
-        let mut intent_opening = match file::open(&intent_path, &intent::LAYOUT) {
-            Err(HistoryError::Damaged(why)) => {
-                salvage = Salvage::of_file(&intent_path);
-                let aside = file::set_aside(&intent_path, around.now()).map_err(failing)?;
-                opened.intent_damaged = Some((aside, why));
-                file::open(&intent_path, &intent::LAYOUT)
-            }
-            other => other,
-        };
-        let mut ceiling = salvage.ceiling;
-        opened.intents = salvage.intents.clone();
-        if opened.intent_damaged.is_none() {
-            let read = |connection: &Connection| -> rusqlite::Result<(Intents, u64)> {
-                Ok((Intents::read(connection)?, intent::read_ceiling(connection)?))
-            };
-            let found = facts(&intent_path, &intent::LAYOUT, &mut intent_opening, read);
-            if let Some((intents, seq)) = found {
-                (opened.intents, ceiling) = (intents, seq);
-            }
-        }
-        opened.intent_failing = intent_opening.as_ref().err().map(ToString::to_string);
+        let found = pair::open(intent_path(path), &around)?;
+        opened.intents = found.intents;
+        opened.intent_troubles = found.troubles;
+        opened.intent_damaged = found.damaged;
+        opened.intent_failing = found.failing;
+        let ceiling = found.ceiling;
 
         let mut opening = match file::open(path, &fold::LAYOUT) {
             Err(HistoryError::Damaged(why)) => {
@@ -194,13 +179,16 @@ impl History {
         opened.stored_seq = highest.unwrap_or(0);
         opened.highest_seq = if opened.stored_seq > 0 { opened.stored_seq } else { ceiling };
 
-        let (intents, intent_thread) = IntentStore::start(
-            intent_path,
-            intent_opening.ok(),
-            salvage.into_writes(),
-            Arc::clone(&around),
-        )
-        .map_err(failing)?;
+        let journal = std::fs::metadata(path.with_file_name("journal"));
+        let was_used = opened.stored_seq > 0 || journal.is_ok_and(|journal| journal.len() > 0);
+        if found.is_new && was_used {
+            let why = "it and witness.db are missing: stops, grants and balances are forgotten, and \
+                       all tokens are invalid";
+            let (store, why) = (Store::Intent, why.to_owned());
+            opened.intent_troubles.push(Trouble::Damaged { store, aside: None, why });
+        }
+        let (intents, intent_thread) =
+            IntentStore::start(found.pair, found.saved, Arc::clone(&around)).map_err(failing)?;
         let setup = Setup {
             path: path.into(),
             opening: opening.ok(),
@@ -298,7 +286,7 @@ pub(crate) fn intent_path(history: &Path) -> PathBuf {
 /// Reads from a file that was opened, or from one that could not be opened for writing as far as it
 /// can be read: a daemon that starts on a full disk must still know what is wanted. A file that
 /// turns out to be unreadable counts as not opened.
-fn facts<T>(
+pub(crate) fn facts<T>(
     path: &Path,
     layout: &file::Layout,
     opening: &mut Result<Opening, HistoryError>,

@@ -86,6 +86,13 @@ pub struct Intents {
     pub unreadable: u64,
 }
 
+/// The number of the last commit, which both copies have.
+const GENERATION: &str = "
+    CREATE TABLE IF NOT EXISTS generation (
+        one INTEGER PRIMARY KEY CHECK (one = 1), number INTEGER NOT NULL
+    );
+";
+
 /// What nobody fills any more (`ad_hoc`, `hash`) is made all the same: a file is then the same to every
 /// build of its version, and a daemon can be replaced by an older one.
 pub(crate) const LAYOUT: Layout = Layout {
@@ -106,7 +113,8 @@ pub(crate) const LAYOUT: Layout = Layout {
         CREATE TABLE ceiling (one INTEGER PRIMARY KEY CHECK (one = 1), seq INTEGER NOT NULL);
     ",
     at_hand_kib: 128,
-    additions: crate::ledger::TABLE,
+    additions: &[crate::ledger::TABLE, GENERATION],
+    synchronous: "FULL",
 };
 
 impl Intent {
@@ -161,6 +169,28 @@ pub(crate) fn read_ceiling(connection: &Connection) -> rusqlite::Result<u64> {
     let sql = "SELECT coalesce(max(seq), 0) FROM ceiling";
     let seq: i64 = connection.query_row(sql, [], |row| row.get(0))?;
     Ok(u64::try_from(seq).unwrap_or(0))
+}
+
+/// Numbers the commit that is under way.
+pub(crate) fn write_generation(connection: &Connection, number: u64) -> rusqlite::Result<()> {
+    let number = i64::try_from(number).unwrap_or(i64::MAX);
+    let sql = "INSERT OR REPLACE INTO generation VALUES (1, ?1)";
+    connection.prepare_cached(sql)?.execute([number]).map(drop)
+}
+
+/// The number of the last commit; zero before the first.
+pub(crate) fn read_generation(connection: &Connection) -> rusqlite::Result<u64> {
+    let sql = "SELECT coalesce(max(number), 0) FROM generation";
+    let number: i64 = connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
+    Ok(u64::try_from(number).unwrap_or(0))
+}
+
+/// Removes everything that is wanted, within the transaction that is open.
+pub(crate) fn clear(connection: &Connection) -> rusqlite::Result<()> {
+    connection.execute_batch(
+        "DELETE FROM goals; DELETE FROM projects; DELETE FROM balances; DELETE FROM kept; \
+         DELETE FROM ledger;",
+    )
 }
 
 impl Intents {

@@ -4,21 +4,22 @@
 //! could not be stored is forgotten: whoever was told "no" may rely on it. Callers that come while
 //! a commit is under way share the next one. Intents that nobody waits for are held until they are
 //! stored, however long the disk fails, only the latest of each. Where a file has to be replaced,
-//! what can still be read of it goes into its successor.
+//! its second copy or what can still be read of it goes into its successor.
 
 use std::collections::{HashSet, VecDeque};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+use rusqlite::{Connection, OpenFlags};
 
-use crate::file::{self, Identity, Opening};
+use crate::file::{self, Identity};
 use crate::history::Circumstances;
 use crate::intent::{self, Intent, Intents};
 use crate::ledger::Entry;
+use crate::pair::Pair;
 use crate::trouble::{HistoryError, Store, Trouble};
 
 /// How long intents that nobody waits for may wait for others.
@@ -31,6 +32,8 @@ const COMPACT_FROM: usize = 1024;
 /// One thing to be written.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Write {
+    /// Everything that was there is gone: what follows is everything.
+    Clear,
     Intent(Intent),
     /// Numbers of events up to this one may be used.
     Ceiling(u64),
@@ -74,26 +77,15 @@ pub(crate) struct IntentStore {
 impl IntentStore {
     /// Starts the writer on a file that was opened already, or that could not be opened yet.
     pub(crate) fn start(
-        path: PathBuf,
-        opening: Option<Opening>,
+        files: Pair,
         saved: Vec<Write>,
         around: Arc<Circumstances>,
     ) -> std::io::Result<(IntentStore, JoinHandle<()>)> {
         let shared = Arc::new(Shared::default());
         shared.lock().compact_at = COMPACT_FROM;
-        let failing = opening.is_none();
-        if !saved.is_empty() {
-            shared.lock().orders.push_back(Order { writes: saved, reply: None });
-        }
-        let mut writer = Writer {
-            shared: Arc::clone(&shared),
-            path,
-            opening,
-            around,
-            saved: Vec::new(),
-            failing,
-            pause: RETRY.0,
-        };
+        let failing = files.opening.is_none();
+        let mut writer =
+            Writer { shared: Arc::clone(&shared), files, around, saved, failing, pause: RETRY.0 };
         let thread =
             std::thread::Builder::new().name("intent".into()).spawn(move || writer.run())?;
         Ok((IntentStore { shared }, thread))
@@ -168,6 +160,7 @@ fn compact(orders: &mut VecDeque<Order>) {
 fn slot(write: &Write) -> (u8, String, String) {
     let name = |kind, name: &str| (kind, String::from(name), String::new());
     match write {
+        Write::Clear => name(6, ""),
         Write::Ceiling(_) => name(0, ""),
         Write::Intent(intent) => match intent {
             Intent::Goal { agent, .. } => name(1, agent.as_str()),
@@ -184,8 +177,7 @@ fn slot(write: &Write) -> (u8, String, String) {
 
 struct Writer {
     shared: Arc<Shared>,
-    path: PathBuf,
-    opening: Option<Opening>,
+    files: Pair,
     around: Arc<Circumstances>,
     /// What was saved from a file that had to be replaced, and is not in its successor yet.
     saved: Vec<Write>,
@@ -194,11 +186,12 @@ struct Writer {
 }
 
 /// What could still be read of a file that has to be replaced.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Salvage {
     pub(crate) intents: Intents,
     pub(crate) entries: Vec<Entry>,
     pub(crate) ceiling: u64,
+    pub(crate) generation: u64,
 }
 
 impl Salvage {
@@ -216,18 +209,47 @@ impl Salvage {
             return Salvage::default();
         }
         let ceiling = intent::read_ceiling(old).unwrap_or(0);
-        Salvage { intents: Intents::salvage(old), entries: Entry::salvage(old), ceiling }
+        let generation = intent::read_generation(old).unwrap_or(0);
+        let (intents, entries) = (Intents::salvage(old), Entry::salvage(old));
+        Salvage { intents, entries, ceiling, generation }
     }
 
+    /// Reads all of a file that is sound.
+    pub(crate) fn read(connection: &Connection) -> rusqlite::Result<Salvage> {
+        Ok(Salvage {
+            intents: Intents::read(connection)?,
+            entries: Entry::salvage(connection),
+            ceiling: intent::read_ceiling(connection)?,
+            generation: intent::read_generation(connection)?,
+        })
+    }
+
+    /// Adds goals of an older copy, for agents whose goals were not readable: an agent that was
+    /// stopped stays stopped.
+    pub(crate) fn with_goals_of(mut self, older: &Salvage) -> Salvage {
+        for (agent, goal) in &older.intents.goals {
+            self.intents.goals.entry(agent.clone()).or_insert(*goal);
+        }
+        self.ceiling = self.ceiling.max(older.ceiling);
+        self
+    }
+
+    /// Everything, to be written in place of what a file has.
     pub(crate) fn into_writes(self) -> Vec<Write> {
         let ceiling = (self.ceiling > 0).then_some(Write::Ceiling(self.ceiling));
         let entries = self.entries.into_iter().map(Intent::Entry);
-        self.intents.into_intents().chain(entries).map(Write::Intent).chain(ceiling).collect()
+        let all = self.intents.into_intents().chain(entries).map(Write::Intent);
+        [Write::Clear].into_iter().chain(all).chain(ceiling).collect()
     }
 }
 
 impl Writer {
     fn run(&mut self) {
+        if !self.saved.is_empty() || !self.files.witness.in_step {
+            // A file that was restored is on disk before anything else is stored.
+            let outcome = self.commit(&[]);
+            self.tell(&outcome);
+        }
         while let Some((orders, last)) = self.next() {
             let outcome = self.commit(&orders);
             self.tell(&outcome);
@@ -247,6 +269,10 @@ impl Writer {
             for order in unstored.into_iter().rev() {
                 state.orders.push_front(order);
             }
+            if !self.files.witness.in_step && state.orders.is_empty() {
+                // The second copy is tried again by itself.
+                state.orders.push_back(Order { writes: Vec::new(), reply: None });
+            }
         }
     }
 
@@ -265,7 +291,8 @@ impl Writer {
                 return Some((state.orders.drain(..).collect(), state.closing));
             }
             if due.is_none() && !state.orders.is_empty() {
-                due = Some(now + if self.failing { self.pause } else { LATER });
+                let pause = if self.files.witness.in_step { LATER } else { RETRY.1 };
+                due = Some(now + if self.failing { self.pause } else { pause });
             }
             let work = &self.shared.work;
             state = match due {
@@ -286,7 +313,7 @@ impl Writer {
         for _ in 0..2 {
             match self.attempt(orders) {
                 Err(HistoryError::Damaged(why)) => self.replace(why)?,
-                Ok(()) if Identity::of(&self.path) != self.identity() => self.renew(),
+                Ok(()) if Identity::of(&self.files.path) != self.identity() => self.renew(),
                 outcome => return outcome,
             }
         }
@@ -294,44 +321,49 @@ impl Writer {
     }
 
     fn attempt(&mut self, orders: &[Order]) -> Result<(), HistoryError> {
-        let opening = match self.opening.take() {
-            Some(opening) => opening,
-            None => file::open(&self.path, &intent::LAYOUT)?,
-        };
-        let opening = self.opening.insert(opening);
         let given = orders.iter().flat_map(|order| &order.writes);
-        write(&mut opening.connection, self.saved.iter().chain(given))?;
+        self.files.write(&self.saved, given, &self.around)?;
         self.saved.clear();
         Ok(())
     }
 
     fn identity(&self) -> Option<Identity> {
-        self.opening.as_ref().map(|opening| opening.identity)
+        self.files.opening.as_ref().map(|opening| opening.identity)
     }
 
     /// Sets a damaged file aside, so that the next attempt begins a new one.
     fn replace(&mut self, why: String) -> Result<(), HistoryError> {
-        let salvage = match self.opening.take() {
+        let salvage = match self.files.opening.take() {
             Some(opening) => {
                 let salvage = Salvage::of(&opening.connection);
                 opening.abandon();
                 salvage
             }
-            None => Salvage::of_file(&self.path),
+            None => Salvage::of_file(&self.files.path),
         };
-        let mut saved = salvage.into_writes();
-        saved.append(&mut self.saved);
-        self.saved = saved;
-        let aside = file::set_aside(&self.path, self.around.now())
+        let aside = file::set_aside(&self.files.path, self.around.now())
             .map_err(|error| HistoryError::Failing(format!("it is damaged, and: {error}")))?;
-        self.around.tell(&Trouble::Damaged { store: Store::Intent, aside: Some(aside), why });
+        let (store, aside) = (Store::Intent, Some(aside));
+        let (truth, from) = match self.files.witness.read() {
+            Some(seen) if seen.generation >= salvage.generation => (seen, Some(Store::Witness)),
+            Some(seen) => (salvage.with_goals_of(&seen), None),
+            None => (salvage, None),
+        };
+        // What is saved already is everything, and is newer than both files.
+        if self.saved.is_empty() {
+            self.saved = truth.into_writes();
+        }
+        self.around.tell(&match from {
+            Some(from) => Trouble::Restored { store, aside, from, why },
+            None => Trouble::Damaged { store, aside, why },
+        });
         Ok(())
     }
 
     /// Somebody removed the file while it was open: all of it can still be read, and is written
     /// anew.
     fn renew(&mut self) {
-        if let Some(opening) = self.opening.take() {
+        if let Some(opening) = self.files.opening.take() {
             self.saved = Salvage::of(&opening.connection).into_writes();
         }
         let why = String::from("somebody removed or replaced it");
@@ -355,20 +387,6 @@ impl Writer {
             }
         }
     }
-}
-
-fn write<'a>(
-    connection: &mut Connection,
-    writes: impl Iterator<Item = &'a Write>,
-) -> Result<(), HistoryError> {
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    for one in writes {
-        match one {
-            Write::Intent(intent) => intent.write(&transaction)?,
-            Write::Ceiling(seq) => intent::write_ceiling(&transaction, *seq)?,
-        }
-    }
-    Ok(transaction.commit()?)
 }
 
 #[cfg(test)]

@@ -25,6 +25,7 @@ mod intent;
 mod intents;
 mod ledger;
 mod lifeline;
+mod pair;
 mod postmortem;
 mod queue;
 mod reader;

@@ -8,13 +8,15 @@ use std::path::PathBuf;
 
 use rusqlite::ErrorCode;
 
-/// Which of the two files.
+/// Which of the files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Store {
     /// `history.db`: events and runs.
     History,
     /// `intent.db`: what was wanted.
     Intent,
+    /// `witness.db`: the second copy of `intent.db`.
+    Witness,
 }
 
 /// What the daemon should hear of, by [`Options::on_trouble`](crate::Options::on_trouble).
@@ -26,6 +28,17 @@ pub enum Trouble {
         store: Store,
         /// Where it is now; nothing where it had vanished.
         aside: Option<PathBuf>,
+        /// What was wrong with it.
+        why: String,
+    },
+    /// A file was lost, damaged or outdated. Everything was restored from its second copy.
+    Restored {
+        /// Which.
+        store: Store,
+        /// Where the old file is now; nothing if there was none.
+        aside: Option<PathBuf>,
+        /// The file that it was restored from.
+        from: Store,
         /// What was wrong with it.
         why: String,
     },
@@ -68,6 +81,7 @@ impl fmt::Display for Store {
         f.pad(match self {
             Store::History => "history.db",
             Store::Intent => "intent.db",
+            Store::Witness => "witness.db",
         })
     }
 }
@@ -80,6 +94,12 @@ impl fmt::Display for Trouble {
             }
             Trouble::Damaged { store, aside: None, why } => {
                 write!(f, "{store} was lost ({why}); a new one has been begun")
+            }
+            Trouble::Restored { store, aside, from, why } => {
+                write!(f, "{store} was damaged ({why}); it was restored from {from}")?;
+                aside.as_ref().map_or(Ok(()), |aside| {
+                    write!(f, ", and the old file is now {}", aside.display())
+                })
             }
             Trouble::Failing { store, why } => write!(f, "{store} cannot be written: {why}"),
             Trouble::Recovered { store, lost: 0 } => write!(f, "{store} can be written again"),

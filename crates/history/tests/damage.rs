@@ -191,7 +191,10 @@ fn files_that_are_removed_while_open_are_begun_anew() {
         .try_iter()
         .filter_map(|trouble| match trouble {
             Trouble::Damaged { store, aside: None, .. } => Some(store),
-            Trouble::Damaged { .. } | Trouble::Failing { .. } | Trouble::Recovered { .. } => None,
+            Trouble::Damaged { .. }
+            | Trouble::Restored { .. }
+            | Trouble::Failing { .. }
+            | Trouble::Recovered { .. } => None,
         })
         .collect();
     assert!(told.contains(&Store::History) && told.contains(&Store::Intent), "{told:?}");
@@ -208,6 +211,7 @@ fn damaged_intents_are_set_aside_and_said_and_the_history_stays() {
     let highest = fill(&path);
     let intents = path.with_file_name("intent.db");
     fs::write(&intents, "no database").unwrap();
+    fs::remove_file(path.with_file_name("witness.db")).unwrap();
     let (history, opened) = open(&path);
     let (aside, _) = opened.intent_damaged.unwrap();
     assert!(aside.file_name().unwrap().to_string_lossy().starts_with("intent.db.damaged-2"));
@@ -233,6 +237,7 @@ fn of_damaged_intents_what_can_be_read_is_kept() {
     let intents = path.with_file_name("intent.db");
     let size = fs::metadata(&intents).unwrap().len();
     scribble(&intents, size / 2, 40_000);
+    fs::remove_file(path.with_file_name("witness.db")).unwrap();
 
     let (history, opened) = open(&path);
     assert!(opened.intent_damaged.is_some());

@@ -11,7 +11,7 @@ use defib_core::{Name, RunId};
 use rustix::process::Pid;
 
 use crate::cgroup::find_cgroup;
-use crate::descent::{carries_run, numbers_in};
+use crate::descent::{carries_command, carries_run, numbers_in};
 use crate::stat::Stat;
 
 /// What a run's processes have done so far.
@@ -80,9 +80,11 @@ fn by_descent(first: u32, agent: &Name, run: RunId) -> Activity {
         let number = || Pid::from_raw(i32::try_from(pid).ok()?);
         pid == first
             || facts.session == first
-            // An orphan of the run has become the keeper's child.
+            // An orphan of the run has become the keeper's child. A probe is not a sign of life of its agent.
             || (Some(facts.parent) == keeper
-                && number().is_some_and(|number| carries_run(number, agent, run)))
+                && number().is_some_and(|number| {
+                    carries_run(number, agent, run) && !carries_command(number, agent, run)
+                }))
     };
     let roots = all.iter().filter(|(pid, facts)| is_root(**pid, facts)).map(|(pid, _)| *pid);
     let mut processes: BTreeSet<u32> = roots.collect();

@@ -20,6 +20,7 @@ use rustix::time::Timespec;
 use crate::channel::{Channel, ChannelError, Flushed, MAX_DESCRIPTORS};
 use crate::child::{Child, Fault, Launcher, Plan, SLOTS, Streams, Texts};
 use crate::launch::arguments;
+use crate::output::RunOutput;
 use crate::protocol::{News, Request, Stage};
 use crate::say;
 use crate::standing::Standing;
@@ -186,9 +187,17 @@ impl Daemon {
         }
     }
 
+    /// Queues news of a run with the descriptors of its output.
+    pub(crate) fn tell_output(&mut self, news: &News, output: &RunOutput) {
+        self.with_channel(|channel| channel.send(news, &output.descriptors()));
+        if let State::Running(running) = &mut self.state {
+            running.patient = None;
+        }
+    }
+
     /// Queues news that nobody is kept waiting by: a few of them are sent at once.
-    pub(crate) fn tell_in_company(&mut self, news: &News, fd: Option<BorrowedFd<'_>>) {
-        self.with_channel(|channel| channel.send(news, fd.as_slice()));
+    pub(crate) fn tell_in_company(&mut self, news: &News, fds: &[BorrowedFd<'_>]) {
+        self.with_channel(|channel| channel.send(news, fds));
         if let State::Running(Running { patient: Some(patient), .. }) = &mut self.state {
             patient.count += 1;
             patient.until.get_or_insert_with(|| Instant::now() + LINGER);

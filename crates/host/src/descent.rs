@@ -28,6 +28,11 @@ pub(crate) fn mark_below(above: Option<String>, own: &str) -> String {
     above.map_or_else(|| own.to_owned(), |above| format!("{above},{own}"))
 }
 
+/// The begin of the mark that the commands of a run carry beside the run's own.
+pub(crate) fn command_mark(agent: &Name, run: RunId) -> String {
+    format!("{agent}/{run}/command-")
+}
+
 /// What descends from a run, and how much of it was killed.
 #[derive(Debug)]
 pub(crate) struct Descent {
@@ -273,6 +278,12 @@ fn is_in_group_of(pid: Pid, agent: &Name) -> bool {
 /// Whether a process carries the mark of a run, whichever keeper's.
 pub(crate) fn carries_run(pid: Pid, agent: &Name, run: RunId) -> bool {
     let begin = format!("{agent}/{run}/");
+    carries(pid, RUN_KEY, |mark| mark.starts_with(begin.as_bytes()))
+}
+
+/// Whether a process belongs to a command of a run, and not to what the agent itself started.
+pub(crate) fn carries_command(pid: Pid, agent: &Name, run: RunId) -> bool {
+    let begin = command_mark(agent, run);
     carries(pid, RUN_KEY, |mark| mark.starts_with(begin.as_bytes()))
 }
 

@@ -8,10 +8,10 @@
 //! Invariant: nothing that the daemon says or does ends an agent, except a request to do so. Whatever
 //! the keeper knows is told to each new daemon, so nothing is lost with the last one.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -25,7 +25,9 @@ use crate::child::{Fault, Launcher};
 use crate::daemon::Daemon;
 use crate::footprint::{pack, release_memory, settle_allocator};
 use crate::notify::Listeners;
-use crate::protocol::{News, Profile, Request, RunKey, SpawnOrder, VERSION};
+use crate::protocol::{
+    CommandEnd, CommandOrder, News, Profile, Request, RunKey, SpawnOrder, VERSION,
+};
 use crate::runs::{Event, Known, Runs};
 use crate::standing::{Notice, Standing};
 use crate::stat::Stat;
@@ -87,6 +89,7 @@ pub fn run(options: KeeperOptions) -> io::Result<ExitCode> {
         runs: Runs::new(&options.home_key, cgroups.flatten()),
         kept: options.kept.into_iter().map(|(key, it)| (key.into(), it.into())).collect(),
         turns: Turns::default(),
+        commands: VecDeque::new(),
         listeners: Listeners::default(),
         forsaken: BTreeSet::new(),
         close_asked: false,
@@ -111,6 +114,8 @@ struct Keeper {
     kept: BTreeMap<Box<str>, Box<[u8]>>,
     /// Spawns that were asked for and not yet done.
     turns: Turns,
+    /// Commands of runs that were asked for and not yet spawned.
+    commands: VecDeque<CommandOrder>,
     listeners: Listeners,
     /// Agents that are gone and are to be forgotten when nothing concerns them any more.
     forsaken: BTreeSet<Name>,
@@ -161,7 +166,8 @@ impl Keeper {
         let lingers = self.daemon.lingers_until();
         let due = [daemon_due, over, self.runs.next_look(), lingers].into_iter().flatten().min();
         let mut timeout = due.map(|due| due.saturating_duration_since(Instant::now()));
-        if !self.turns.is_empty() && !self.daemon.lags() {
+        let waits = !self.turns.is_empty() && !self.daemon.lags();
+        if waits || !self.commands.is_empty() {
             timeout = Some(Duration::ZERO);
         }
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
@@ -220,6 +226,9 @@ impl Keeper {
     fn tell_event(&mut self, event: Option<Event>) {
         match event {
             Some(Event::Ended(key, end)) => self.daemon.tell(&News::Exited { key, end }, None),
+            Some(Event::CommandEnded(key, number, end)) => {
+                self.daemon.tell(&News::CommandEnded { key, number, end }, None);
+            }
             Some(Event::Stuck(key)) => self.daemon.tell(&News::StillAlive(key), None),
             None => {}
         }
@@ -230,7 +239,7 @@ impl Keeper {
             return;
         };
         let keeper_pid = rustix::process::getpid().as_raw_pid().unsigned_abs();
-        let welcome = News::Welcome { version: VERSION, keeper_pid, daemons_before };
+        let welcome = News::Welcome { version: version(), keeper_pid, daemons_before };
         // Until it knows of everything nothing can be decided, so nobody waits for us meanwhile.
         let patience = Instant::now() + LONGEST_TELLING;
         self.daemon.tell(&welcome, None);
@@ -245,12 +254,12 @@ impl Keeper {
         }
         for run in self.runs.live() {
             let (key, pid, terminal) = (run.key.clone(), run.child.number(), run.terminal);
-            self.daemon.tell(&News::Held { key, pid, terminal }, Some(run.output.as_fd()));
+            self.daemon.tell_output(&News::Held { key, pid, terminal }, &run.output);
             self.daemon.make_room(patience);
         }
         for report in self.runs.reports() {
             let news = News::Exited { key: report.key.clone(), end: report.end.clone() };
-            self.daemon.tell(&news, Some(report.output.as_fd()));
+            self.daemon.tell_output(&news, &report.output);
             self.daemon.make_room(patience);
         }
         self.daemon.tell(&News::AllTold, None);
@@ -270,6 +279,9 @@ impl Keeper {
         while let Some(order) = self.turns.next() {
             self.spawn(order);
         }
+        // The answers would go to the next daemon, which did not ask.
+        self.commands.clear();
+        self.runs.cancel_commands(self.daemon.pid());
         self.daemon.has_ended();
         if self.closes_with_daemon {
             self.end(ExitCode::SUCCESS);
@@ -303,6 +315,9 @@ impl Keeper {
             && let Some(order) = self.turns.next()
         {
             self.spawn(order);
+        }
+        if let Some(order) = self.commands.pop_front() {
+            self.run_command(order);
         }
     }
 
@@ -361,10 +376,16 @@ impl Keeper {
                     self.keep(key, bytes);
                 }
             }
-            Request::Listen { agent, path } => self.listen(agent, path),
+            Request::Listen { agent, path } => self.listen(agent, path, None),
+            Request::ListenFor { agent, path, user } => self.listen(agent, path, Some(user)),
             Request::Unlisten(agent) => self.listeners.close(&agent),
             Request::Tidy => self.tidy(),
             Request::Forget(agent) => self.forget(agent),
+            Request::RunCommand(order) => self.commands.push_back(*order),
+            Request::CancelCommand { key, number } => {
+                self.commands.retain(|order| order.key != key || order.number != number);
+                self.runs.cancel_command(&key, number, self.daemon.pid());
+            }
             Request::Replace { program } => self.daemon.replace(program),
             Request::Close => self.closes_with_daemon = true,
         }
@@ -390,15 +411,25 @@ impl Keeper {
         self.turns.forget(&agent);
     }
 
-    fn listen(&mut self, agent: Name, path: String) {
-        match self.listeners.open(&agent, &path) {
+    fn listen(&mut self, agent: Name, path: String, user: Option<u32>) {
+        match self.listeners.open(&agent, &path, user) {
             Ok(socket) => {
-                self.daemon.tell_in_company(&News::Listening { agent, path }, Some(socket));
+                self.daemon.tell_in_company(&News::Listening { agent, path }, &[socket]);
             }
             Err(errno) => {
                 let errno = errno.raw_os_error();
                 self.daemon.tell(&News::NotListening { agent, errno }, None);
             }
+        }
+    }
+
+    fn run_command(&mut self, order: CommandOrder) {
+        let (key, number) = (order.key.clone(), order.number);
+        if let Err(Fault { stage, errno }) =
+            self.runs.run_command(order, &mut self.launcher, &self.standing)
+        {
+            let end = CommandEnd::NotSpawned { errno: errno.raw_os_error(), stage };
+            self.daemon.tell(&News::CommandEnded { key, number, end }, None);
         }
     }
 
@@ -408,7 +439,7 @@ impl Keeper {
             Known::Lives(run) => {
                 let (key, pid, terminal) = (run.key.clone(), run.child.number(), run.terminal);
                 let news = News::Spawned { key, pid, terminal };
-                return self.daemon.tell(&news, Some(run.output.as_fd()));
+                return self.daemon.tell_output(&news, &run.output);
             }
             Known::Ended(_) | Known::Over => return self.tell_of(order.key),
             Known::Never if self.ending.is_some() => return,
@@ -419,7 +450,7 @@ impl Keeper {
             Ok(run) => {
                 let (pid, terminal) = (run.child.number(), run.terminal);
                 let news = News::Spawned { key, pid, terminal };
-                self.daemon.tell_in_company(&news, Some(run.output.as_fd()));
+                self.daemon.tell_in_company(&news, &run.output.descriptors());
             }
             Err(Fault { stage, errno }) => {
                 let errno = errno.raw_os_error();
@@ -440,4 +471,11 @@ impl Keeper {
         };
         self.daemon.tell(&news, None);
     }
+}
+
+/// The version that this keeper announces. A debug build announces the older version that a test asks for,
+/// so that the test sees how a daemon treats an older keeper.
+fn version() -> u32 {
+    let asked = std::env::var("DEFIB_TEST_KEEPER_VERSION").ok().filter(|_| cfg!(debug_assertions));
+    asked.and_then(|text| text.parse().ok()).map_or(VERSION, |older: u32| older.min(VERSION))
 }

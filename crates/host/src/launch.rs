@@ -15,7 +15,7 @@ use rustix::process::{Gid, Uid};
 use rustix::pty::OpenptFlags;
 
 use crate::child::{Fault, Identity, Plan, Streams, Texts};
-use crate::output::set_window_size;
+use crate::output::{Relay, RunOutput, set_window_size};
 use crate::protocol::{SpawnOrder, Stage, TerminalSize};
 use crate::standing::Standing;
 
@@ -89,6 +89,14 @@ fn identity(wanted: Option<&str>) -> Result<Option<Identity>, Errno> {
     }
 }
 
+/// The numbers of the user and the group that a run with this `user` has, as the keeper looks them up.
+/// `None` if the user is not known.
+pub fn account(wanted: &str) -> Option<(u32, u32)> {
+    let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+    let found = find_identity(wanted, &read("/etc/passwd"), "").ok()?;
+    Some((found.user.as_raw(), found.group.as_raw()))
+}
+
 fn find_identity(wanted: &str, passwd: &str, group: &str) -> Result<Identity, Errno> {
     if let Some((user, group)) = wanted.split_once(':') {
         let number = |text: &str| text.parse::<u32>().map_err(|_| Errno::INVAL);
@@ -117,8 +125,8 @@ fn find_identity(wanted: &str, passwd: &str, group: &str) -> Result<Identity, Er
 
 /// The two ends of a run's output.
 pub(crate) struct Output {
-    /// What the keeper holds: does not block.
-    pub(crate) ours: OwnedFd,
+    /// The nonblocking end, which the keeper holds.
+    pub(crate) ours: RunOutput,
     /// What the child gets.
     pub(crate) theirs: OwnedFd,
 }
@@ -135,14 +143,16 @@ pub(crate) fn new_terminal(size: TerminalSize, owner: Option<Uid>) -> Result<Out
         rustix::fs::fchown(&theirs, owner, None)?;
     }
     rustix::fs::fcntl_setfl(&ours, OFlags::NONBLOCK)?;
-    Ok(Output { ours, theirs })
+    let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+    let relay = Some(Box::new(Relay { read, write }));
+    Ok(Output { ours: RunOutput { source: ours, relay }, theirs })
 }
 
 /// One pipe for output and errors, so that their order is kept.
 pub(crate) fn new_pipe() -> Result<Output, Errno> {
     let (ours, theirs) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
     rustix::fs::fcntl_setfl(&ours, OFlags::NONBLOCK)?;
-    Ok(Output { ours, theirs })
+    Ok(Output { ours: RunOutput { source: ours, relay: None }, theirs })
 }
 
 #[cfg(test)]

@@ -12,8 +12,9 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use defib_core::Name;
-use rustix::fs::Mode;
+use rustix::fs::{AtFlags, CWD, Mode};
 use rustix::io::Errno;
+use rustix::process::Uid;
 
 use crate::footprint::pack;
 use rustix::net::{
@@ -36,14 +37,25 @@ impl Listeners {
         pack(&mut self.sockets);
     }
 
-    /// The agent's socket, bound if it is not.
-    pub(crate) fn open(&mut self, agent: &Name, path: &str) -> Result<BorrowedFd<'_>, Errno> {
+    /// The agent's socket, bound if it is not. `user` is the only one that may send to it, beside root;
+    /// without one that is the keeper's user.
+    pub(crate) fn open(
+        &mut self,
+        agent: &Name,
+        path: &str,
+        user: Option<u32>,
+    ) -> Result<BorrowedFd<'_>, Errno> {
         if self.sockets.get(agent).is_none_or(|(held, _)| **held != *path) {
             // It is asked once for each agent, so that looking through all of them costs little.
             if self.sockets.values().any(|(held, _)| **held == *path) {
                 return Err(Errno::ADDRINUSE);
             }
             let socket = bind(path)?;
+            if let Some(user) = user.map(Uid::from_raw) {
+                // Nobody else can write the folder, so the path still leads to the socket.
+                let flags = AtFlags::SYMLINK_NOFOLLOW;
+                rustix::fs::chownat(CWD, path, Some(user), None, flags)?;
+            }
             self.close(agent);
             self.sockets.insert(agent.clone(), (path.into(), socket));
         }
@@ -148,10 +160,10 @@ mod tests {
         let (ann, bob) = (Name::parse("ann").unwrap(), Name::parse("bob").unwrap());
         std::fs::write(&path, "what a keeper left").unwrap();
         let mut listeners = Listeners::default();
-        let socket = rustix::io::dup(listeners.open(&ann, &path).unwrap()).unwrap();
+        let socket = rustix::io::dup(listeners.open(&ann, &path, None).unwrap()).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        assert!(listeners.open(&ann, &path).is_ok(), "again, and it is the same");
-        assert_eq!(listeners.open(&bob, &path).err(), Some(Errno::ADDRINUSE));
+        assert!(listeners.open(&ann, &path, None).is_ok(), "again, and it is the same");
+        assert_eq!(listeners.open(&bob, &path, None).err(), Some(Errno::ADDRINUSE));
         let sender = UnixDatagram::unbound().unwrap();
         sender.send_to(b"READY=1", &path).unwrap();
         sender.send_to(&[b'x'; LONGEST + 1], &path).unwrap();

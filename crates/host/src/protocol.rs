@@ -10,7 +10,10 @@ use defib_core::{Name, RunId};
 use serde::{Deserialize, Serialize};
 
 /// The version of what is said here.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
+
+/// The version from which on a keeper runs commands on behalf of runs.
+pub const COMMANDING_VERSION: u32 = 7;
 
 /// The longest frame, in bytes: more than the kernel takes as arguments and environment, and more than a
 /// project of ten thousand agents takes, which is kept in one piece.
@@ -76,6 +79,26 @@ pub enum Request {
     /// The agent is gone: forget it and the numbers of its runs, once none lives and no report waits to
     /// be acknowledged. What is kept by [`Request::Keep`] stays. Since version 5.
     Forget(Name),
+    /// Run a command on behalf of a live run, with the run's user, sandbox, limits, umask and folder. The
+    /// answer is [`News::CommandEnded`]. Since version 7: an older keeper cannot do this.
+    RunCommand(Box<CommandOrder>),
+    /// Kill the command with this number, if it is still running. Since version 7.
+    CancelCommand {
+        /// The run that the command belongs to.
+        key: RunKey,
+        /// The command's number.
+        number: u64,
+    },
+    /// Hold a notify socket as [`Request::Listen`] does, and give it to this user. The folder of the path
+    /// must be one that only the keeper's user can write. Since version 7.
+    ListenFor {
+        /// Whose.
+        agent: Name,
+        /// Where.
+        path: String,
+        /// The number of the user that may send to it.
+        user: u32,
+    },
     // Left room for: a deadline. "End these runs at T unless I renew", for a fleet in which a machine
     // that is cut off must be known to have stopped. T is on the time since boot.
 }
@@ -92,7 +115,8 @@ pub enum News {
         /// How many daemons there were before this one.
         daemons_before: u64,
     },
-    /// On a new connection: a run that lives, and the descriptor of its output.
+    /// On a new connection: a run that lives, and the descriptors of its output
+    /// ([`crate::output::RunOutput::descriptors`]: one for a pipe; since version 7 three for a terminal).
     Held {
         /// Which run.
         key: RunKey,
@@ -111,7 +135,7 @@ pub enum News {
     /// On a new connection: all that is held has been told. Exit reports that were not acknowledged
     /// come before this, as [`News::Exited`].
     AllTold,
-    /// The run lives; the descriptor of its output comes along.
+    /// The run lives; the descriptors of its output come along, as with [`News::Held`].
     Spawned {
         /// Which run.
         key: RunKey,
@@ -131,7 +155,7 @@ pub enum News {
     },
     /// The run has ended, and nothing that descends from it is left (unless it is to be kept).
     /// Told again on every connection until it is acknowledged; then, and in answer to an inquiry,
-    /// the descriptor of its output comes along, since what it wrote last may not have been read.
+    /// the descriptors of its output come along, since its last bytes may not have been read.
     Exited {
         /// Which run.
         key: RunKey,
@@ -167,6 +191,47 @@ pub enum News {
         pid: u32,
         /// What its program calls itself.
         program: String,
+    },
+    /// The command has ended, and the processes that it started are gone. Since version 7.
+    CommandEnded {
+        /// The run that the command belongs to.
+        key: RunKey,
+        /// The number that the daemon gave it.
+        number: u64,
+        /// How it ended.
+        end: CommandEnd,
+    },
+}
+
+/// A command to be run on behalf of a live run. The keeper takes everything else from the order by which it
+/// spawned the run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommandOrder {
+    /// The run that the command belongs to.
+    pub key: RunKey,
+    /// A number that this daemon uses once.
+    pub number: u64,
+    /// The program and its arguments; the program is looked up in the `PATH` of `env`.
+    pub argv: Vec<String>,
+    /// The whole environment, without the keeper's marks.
+    pub env: Vec<(String, String)>,
+    /// The deadline, in milliseconds after the spawn. Then every process of the command is killed.
+    pub timeout_ms: u64,
+}
+
+/// How a command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CommandEnd {
+    /// Its first process ended by itself, or with its run.
+    Ended(How),
+    /// Its deadline passed, and it was killed.
+    TimedOut,
+    /// It was not spawned. `EBUSY`: the run's last command is still there. `ESRCH`: the run does not live.
+    NotSpawned {
+        /// The system's error number.
+        errno: i32,
+        /// The step that failed.
+        stage: Stage,
     },
 }
 

@@ -4,6 +4,8 @@
 //! that is to be killed. A run is spawned at most once. The end of a run is reported when nothing of
 //! it is left, and its report and its output are kept until they are acknowledged.
 
+mod commands;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -19,11 +21,13 @@ use crate::descent::{Descent, HOME_KEY, RUN_KEY, mark_below};
 use crate::footprint::pack;
 use crate::launch::{new_pipe, new_terminal, plan_run};
 use crate::memory::MemoryBound;
-use crate::protocol::{Leftovers, Profile, RunEnd, RunKey, SpawnOrder, Stage};
+use crate::output::RunOutput;
+use crate::protocol::{CommandEnd, Leftovers, Profile, RunEnd, RunKey, SpawnOrder, Stage};
 use crate::sandbox::Sandbox;
 use crate::standing::Standing;
 use crate::tree::{First, Tree};
 use crate::wait::Waited;
+use commands::{Commands, Manner};
 
 /// How soon to look again whether what was killed has gone; each time twice as long.
 const FIRST_LOOK: Duration = Duration::from_millis(2);
@@ -35,10 +39,12 @@ const STUCK: Duration = Duration::from_secs(5);
 pub(crate) struct Run {
     pub(crate) key: RunKey,
     pub(crate) child: Child,
-    pub(crate) output: OwnedFd,
+    pub(crate) output: RunOutput,
     pub(crate) terminal: bool,
     leftovers: Leftovers,
     tree: Tree,
+    /// How it was spawned: its commands are spawned in the same way.
+    manner: Manner,
     // What few have lies elsewhere: of runs there may be thousands.
     bound: Option<Box<MemoryBound>>,
     /// How its first process ended, if it has.
@@ -65,7 +71,7 @@ impl Ending {
 pub(crate) struct Report {
     pub(crate) key: RunKey,
     pub(crate) end: RunEnd,
-    pub(crate) output: OwnedFd,
+    pub(crate) output: RunOutput,
     /// Held only so that it is closed with the rest: whoever is told of an end does not wait for that.
     _child: Child,
 }
@@ -83,6 +89,8 @@ pub(crate) enum Known<'a> {
 pub(crate) enum Event {
     Ended(RunKey, RunEnd),
     Stuck(RunKey),
+    /// A command that ran on behalf of this run has ended; with its number.
+    CommandEnded(RunKey, u64, CommandEnd),
 }
 
 /// All of them.
@@ -101,6 +109,7 @@ pub(crate) struct Runs {
     groups: BTreeMap<Name, Arc<str>>,
     marks: Marks,
     sandbox: Sandbox,
+    commands: Commands,
 }
 
 /// What the environment of every process of ours carries.
@@ -131,6 +140,7 @@ impl Runs {
             groups: BTreeMap::new(),
             marks,
             sandbox: Sandbox::default(),
+            commands: Commands::default(),
         }
     }
 
@@ -221,6 +231,7 @@ impl Runs {
             group = None;
         }
         let child = result?;
+        let manner = Manner::of(&order, &plan, profile);
         let tree = match (group, &self.cgroups) {
             (Some(name), Some(cgroups)) => {
                 Tree::Cgroup { oom_before: cgroups.oom_kills(&name), name, killed: 0 }
@@ -237,6 +248,7 @@ impl Runs {
             terminal: order.terminal.is_some(),
             leftovers: order.leftovers,
             tree,
+            manner,
             bound,
             end: None,
             ending: None,
@@ -294,6 +306,9 @@ impl Runs {
 
     /// Kills a run and everything that descends from it.
     pub(crate) fn kill(&mut self, key: &RunKey, daemon: Option<Pid>) {
+        if self.live.get(&key.agent).is_some_and(|run| run.key == *key) {
+            self.end_command(&key.agent, daemon);
+        }
         let Some(run) = self.live.get_mut(&key.agent).filter(|run| run.key == *key) else { return };
         let names = &self.names;
         let first = if run.end.is_none() { First::Lives(&run.child) } else { First::Gone };
@@ -309,6 +324,7 @@ impl Runs {
     }
 
     pub(crate) fn kill_all(&mut self, daemon: Option<Pid>) {
+        self.cancel_commands(daemon);
         let keys: Vec<RunKey> = self.live.values().map(|run| run.key.clone()).collect();
         for key in keys {
             self.kill(&key, daemon);
@@ -328,6 +344,10 @@ impl Runs {
             self.strays.remove(&pid);
             return None;
         };
+        if self.commands.has_process(pid) {
+            return self.command_ended(pid, daemon, wait);
+        }
+        let commanded = self.end_command(&agent, daemon);
         let run = self.live.get_mut(&agent)?;
         let (names, cgroups) = (&self.names, self.cgroups.as_ref());
         let known = |other| is_known(names, daemon, other);
@@ -345,7 +365,7 @@ impl Runs {
             leftovers_killed: 0,
         }));
         self.names.remove(&pid);
-        if left {
+        if left || (commanded && empties) {
             self.begin_ending(&agent);
             return None;
         }
@@ -385,12 +405,12 @@ impl Runs {
 
     /// When to look again at what is being killed.
     pub(crate) fn next_look(&self) -> Option<Instant> {
-        self.look
+        self.look.into_iter().chain(self.commands.next_look()).min()
     }
 
     /// Looks at what is being killed: at what dead runs left always, at others when it is time.
     pub(crate) fn look(&mut self, now: Instant, daemon: Option<Pid>) -> Vec<Event> {
-        let mut events = Vec::new();
+        let mut events = self.look_at_commands(now, daemon);
         let mut empty = Vec::new();
         self.look = None;
         for agent in &self.ending {
@@ -401,7 +421,8 @@ impl Runs {
             if run.end.is_some() || due {
                 let names = &self.names;
                 let known = |pid| is_known(names, daemon, pid);
-                let left = run.tree.kill(self.cgroups.as_ref(), first, known);
+                let left = run.tree.kill(self.cgroups.as_ref(), first, known)
+                    || self.commands.concern(agent);
                 if run.end.is_some() && !left {
                     empty.push(agent.clone());
                     continue;
@@ -461,7 +482,7 @@ impl Runs {
     }
 
     pub(crate) fn all_gone(&self) -> bool {
-        self.live.is_empty()
+        self.live.is_empty() && self.commands.is_empty()
     }
 
     pub(crate) fn remove_cgroups(&self) {

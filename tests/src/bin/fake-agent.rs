@@ -8,6 +8,8 @@
 //! | `lines N` | so many numbered lines, as fast as it can |
 //! | `lines-until FILE` | numbered lines in bursts until the file is there, then `END` and their number |
 //! | `waves N FILE` | for each byte in the file, N numbered lines as fast as it can; at a `.`, `END` and their number |
+//! | `sums N FROM` | N numbered lines with checksums, the first with the number FROM |
+//! | `sum-waves N FILE` | as `waves`, with lines that have checksums and without `END` |
 //! | `flood` | numbered lines, as fast as it can, for ever |
 //! | `exit N` | ends with this code |
 //! | `signal NAME` | sends itself the signal (`KILL`, `STOP`, `SEGV`, `USR1`, …) |
@@ -70,6 +72,15 @@ fn main() {
                 let size = number(&next());
                 waves(size, Path::new(&next()));
             }
+            "sums" => {
+                let count = number(&next());
+                let first = number(&next());
+                sums(first, count);
+            }
+            "sum-waves" => {
+                let size = number(&next());
+                sum_waves(size, Path::new(&next()));
+            }
             "flood" => lines(u64::MAX),
             "exit" => exit(i32::try_from(number(&next())).expect("a code")),
             "signal" => {
@@ -110,11 +121,7 @@ fn main() {
             "between" => between(&next()),
             "port" => {
                 let port = u16::try_from(number(&next())).expect("a port");
-                let Ok(listener) = TcpListener::bind(("127.0.0.1", port)) else {
-                    say("somebody has the port");
-                    exit(98);
-                };
-                ports.push(listener);
+                ports.push(listen(port));
             }
             "count" => {
                 let run = std::env::var("DEFIB_RUN").unwrap_or_default();
@@ -134,18 +141,26 @@ fn main() {
             }
             "burn" => burn(Duration::from_millis(number(&next()))),
             "allocate" => memory.push(allocate(number(&next()))),
-            "fail-until" => {
-                let wanted = number(&next());
-                let file = next();
-                append(&file, "x\n");
-                let times = std::fs::read_to_string(&file).expect("the count").lines().count();
-                if (times as u64) < wanted {
-                    exit(1);
-                }
-            }
+            "fail-until" => fail_until(number(&next()), &next()),
             other => panic!("no such word: {other}"),
         }
     }
+}
+
+/// Counts its calls in the file, and exits with 1 before call number `wanted`.
+fn fail_until(wanted: u64, file: &str) {
+    append(file, "x\n");
+    let calls = std::fs::read_to_string(file).expect("the count").lines().count();
+    if (calls as u64) < wanted {
+        exit(1);
+    }
+}
+
+fn listen(port: u16) -> TcpListener {
+    TcpListener::bind(("127.0.0.1", port)).unwrap_or_else(|_| {
+        say("somebody has the port");
+        exit(98);
+    })
 }
 
 fn number(text: &str) -> u64 {
@@ -231,6 +246,30 @@ fn waves(size: u64, file: &Path) {
     }
     pieces.write();
     say(&format!("END {written}"));
+}
+
+/// Writes in pieces that end within lines.
+fn sums(first: u64, count: u64) {
+    let lines = (first..first + count).map(|number| defib_e2e::summed_line(number) + "\n");
+    let text: String = lines.collect();
+    for piece in text.as_bytes().chunks(Pieces::SIZE) {
+        std::io::stderr().write_all(piece).expect("output");
+    }
+}
+
+fn sum_waves(size: u64, file: &Path) {
+    let mut waves: u64 = 0;
+    loop {
+        let wanted = std::fs::read(file).unwrap_or_default();
+        match wanted.get(usize::try_from(waves).expect("a count")) {
+            Some(b'.') => return,
+            Some(_) => {
+                sums(waves * size + 1, size);
+                waves += 1;
+            }
+            None => sleep(Duration::from_millis(2)),
+        }
+    }
 }
 
 fn forever() -> ! {

@@ -195,7 +195,10 @@ fn agents_run_on_while_the_disk_is_full_and_all_is_well_when_there_is_space_agai
     assert!(why.contains("class     error: ") && why.contains("cannot be written"), "{why}");
     let json = bench.defib(&["why", "--json", "victim"]).good().json();
     assert!(json["run"].is_null() && json["agent"]["last_death"]["class"].is_string(), "{json}");
-    bench.defib(&["stop", "other"]).good();
+    // The stop takes effect, and its caller learns that it is not stored.
+    let stopped = bench.defib(&["stop", "other"]);
+    // The writer's log rotation may have freed a page for it.
+    assert!(stopped.code == 0 || stopped.err.contains("not stored"), "{stopped:?}");
     assert_eq!(bench.status("other")["state"], "stopped");
     assert_eq!((bench.pid("writer"), bench.pid("burst")), (writer, burst));
 

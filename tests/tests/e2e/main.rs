@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+mod agent_commands;
 mod api;
 mod audit;
 mod bad_input;
@@ -12,6 +13,7 @@ mod closing;
 mod daemon_death;
 mod demo;
 mod doors;
+mod durability;
 mod environment;
 mod history;
 mod hostile_output;
@@ -27,6 +29,7 @@ mod notifications;
 mod notify;
 mod otlp;
 mod own;
+mod own_user;
 mod probe;
 mod recovery;
 mod reload;
@@ -38,6 +41,7 @@ mod simulate;
 mod stopping;
 mod storm;
 mod terminal;
+mod terminal_storm;
 mod tls;
 mod top;
 mod trees;

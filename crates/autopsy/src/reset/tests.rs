@@ -25,15 +25,15 @@ fn every_form_is_read() {
         ("resets_at: 1788625200", "2026-09-05T16:20:00Z"),
         ("resets 3:45pm", "2026-10-07T13:45:00Z"),
         ("resets 3:45 PM", "2026-10-07T13:45:00Z"),
-        ("resets at 1pm", "2026-10-08T11:00:00Z"),
-        ("resets 2pm", "2026-10-08T12:00:00Z"),
+        ("resets at 1pm", "2026-10-07T11:00:00Z"),
+        ("resets 2pm", "2026-10-07T12:00:00Z"),
         ("resets 5 a.m.", "2026-10-08T03:00:00Z"),
         ("resets 12am", "2026-10-07T22:00:00Z"),
-        ("resets 12pm (UTC)", "2026-10-08T12:00:00Z"),
+        ("resets 12pm (UTC)", "2026-10-07T12:00:00Z"),
         ("resets at 5:30pm (Europe/Berlin)", "2026-10-07T15:30:00Z"),
         ("Your limit will reset at 9am (America/Chicago).", "2026-10-07T14:00:00Z"),
         ("resets 11:30am (Asia/Colombo)", "2026-10-08T06:00:00Z"),
-        ("resets 9am America/Argentina/Buenos_Aires", "2026-10-08T12:00:00Z"),
+        ("resets 9am America/Argentina/Buenos_Aires", "2026-10-07T12:00:00Z"),
         ("resets 9am PT", "2026-10-07T16:00:00Z"),
         ("resets at 18:30", "2026-10-07T16:30:00Z"),
         ("resets at 18:30 UTC", "2026-10-07T18:30:00Z"),
@@ -137,5 +137,28 @@ fn fields_are_epochs_seconds_or_texts() {
     ];
     for (value, expected) in table {
         assert_eq!(clock.field(&value).map(Wall::as_millis), expected, "{value}");
+    }
+}
+
+#[test]
+fn a_time_of_day_that_has_just_passed_is_over() {
+    let utc = TimeZone::UTC;
+    let table = [
+        // A session limit lasts five hours at most.
+        ("2026-10-07T05:36:00Z", "session limit, resets 5:30am", "2026-10-07T05:30:00Z"),
+        ("2026-10-07T05:36:00Z", "5-hour limit reached, resets 10:36am", "2026-10-07T10:36:00Z"),
+        ("2026-10-07T05:36:00Z", "5-hour limit reached, resets 10:37am", "2026-10-06T10:37:00Z"),
+        ("2026-10-07T00:10:00Z", "session limit, resets 11:50pm", "2026-10-06T23:50:00Z"),
+        ("2026-10-07T23:50:00Z", "session limit, resets 12:10am", "2026-10-08T00:10:00Z"),
+        // With an unknown window, only the last hour has passed.
+        ("2026-10-07T05:36:00Z", "limit reached, resets 5:30am", "2026-10-07T05:30:00Z"),
+        ("2026-10-07T05:36:00Z", "limit reached, resets 4:36am", "2026-10-07T04:36:00Z"),
+        ("2026-10-07T05:36:00Z", "limit reached, resets 4:35am", "2026-10-08T04:35:00Z"),
+        ("2026-10-07T00:10:00Z", "limit reached, resets 11:50pm", "2026-10-06T23:50:00Z"),
+        // A stated day is taken as it is.
+        ("2026-10-07T05:36:00Z", "session limit, resets 5:30am tomorrow", "2026-10-08T05:30:00Z"),
+    ];
+    for (now, text, expected) in table {
+        assert_eq!(at(now, &utc, text).as_deref(), Some(expected), "{now}: {text}");
     }
 }

@@ -2,11 +2,15 @@
 
 use std::fmt::Write as _;
 
+use defib_config::config::{Agent, ProbeTarget};
 use defib_config::{Config, Loaded, Report};
+use defib_daemon::held_warning;
+use defib_daemon::wire::DaemonInfo;
+use defib_host::protocol::COMMANDING_VERSION;
 
-use super::ConfigFile;
 use super::timeline::policy_line;
 use super::warnings;
+use super::{ConfigFile, Context};
 use crate::failure::{Code, Failure};
 use crate::output;
 
@@ -30,7 +34,7 @@ pub(crate) struct Check {
 }
 
 impl Check {
-    pub(crate) fn run(&self) -> Result<(), Failure> {
+    pub(crate) fn run(&self, context: &Context) -> Result<(), Failure> {
         let loaded = self.file.load()?;
         let origin = self.file.path().display().to_string();
         if self.json {
@@ -43,7 +47,7 @@ impl Check {
             Some(config) => {
                 let is_set = |name: &str| std::env::var_os(name).is_some();
                 warnings::warn(config);
-                for line in unset(config, is_set) {
+                for line in unset(config, is_set).into_iter().chain(held(context, config)) {
                     anstream::eprintln!("warning: {line}");
                 }
                 for line in warnings::missed(config, is_set) {
@@ -73,6 +77,23 @@ fn unset(config: &Config, is_set: impl Fn(&str) -> bool) -> Vec<String> {
         ));
     }
     lines
+}
+
+/// A warning if the running keeper is too old to run the exec probes of this file.
+fn held(context: &Context, config: &Config) -> Option<String> {
+    let has_command = |agent: &&Agent| {
+        let probe = agent.probe.as_ref().filter(|_| agent.enabled);
+        probe.is_some_and(|probe| matches!(probe.target, ProbeTarget::Exec(_)))
+    };
+    let held = config.agents.iter().filter(has_command).map(|agent| agent.name.as_str());
+    let held: Vec<&str> = held.collect();
+    if held.is_empty() {
+        return None;
+    }
+    // Without a daemon, `defib up` starts a keeper of this version.
+    let info: DaemonInfo = context.client().ok()?.get("/api/v1/daemon").ok()?;
+    let is_old = info.keeper_protocol.is_none_or(|version| version < COMMANDING_VERSION);
+    is_old.then(|| held_warning(&held))
 }
 
 /// What was found, as JSON. Where there are many files, each thing says whose it is.

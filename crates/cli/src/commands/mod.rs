@@ -145,7 +145,7 @@ impl Command {
             Command::Ledger(ledger) => ledger.run(context),
             Command::History(history) => history.run(context),
             Command::Events(events) => events.run(context),
-            Command::Check(check) => check.run(),
+            Command::Check(check) => check.run(context),
             Command::Plan(plan) => plan.run(context),
             Command::Reload(reload) => reload.run(context),
             Command::Simulate(simulate) => simulate.run(context),

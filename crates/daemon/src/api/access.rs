@@ -16,6 +16,7 @@ use super::extract::{Body, Params, Segments};
 use super::spec::{InState, OfAgent, Usual, WithBody};
 use super::{Desk, Trouble};
 use crate::doors::{Caller, Listening, NotMade, Open, Role, SESSION, cookie};
+use crate::intents::{in_effect_unstored, refused_unstored};
 use crate::wire::words::NameWord;
 use crate::wire::{ErrorCode, LoginLink, NewToken, TokenStatus, stamp};
 
@@ -202,8 +203,18 @@ async fn revoke(
         Trouble::new(ErrorCode::NoSuchAgent, format!("there is no token {name:?}"))
             .hint("`defib token list` shows those that there are")
     })?;
-    // It is of no use any more, whatever the disk says; what it says is that it would be again.
-    store(&desk, gone).await.map(Json)
+    // The token is invalid from now on, whether or not the disk takes that.
+    let stored = {
+        let (engine, gone) = (desk.engine.clone(), gone.clone());
+        blocking(move || engine.store_all(gone)).await?
+    };
+    if let Err(why) = stored {
+        for intent in gone {
+            desk.engine.store_later(intent);
+        }
+        return Err(Trouble(in_effect_unstored(&format!("token revoke {name}"), &why)));
+    }
+    Ok(Json(()))
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -237,11 +248,14 @@ async fn audit(
 /// Waits until it is on disk.
 async fn store(desk: &Desk, intents: Vec<Intent>) -> Result<(), Trouble> {
     let engine = desk.engine.clone();
-    let stored = tokio::task::spawn_blocking(move || engine.store_all(intents)).await;
-    match stored {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(error)) => Err(Trouble::new(ErrorCode::Failed, format!("cannot store it: {error}"))
-            .hint("see that there is space in the home folder")),
-        Err(_) => Err(Trouble::new(ErrorCode::Failed, "the daemon is ending")),
-    }
+    let stored = blocking(move || engine.store_all(intents)).await?;
+    stored.map_err(|why| Trouble(refused_unstored("the change", why)))
+}
+
+/// Waits for the disk on a thread that may wait.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Trouble> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|_| Trouble::new(ErrorCode::Failed, "the daemon is ending"))
 }

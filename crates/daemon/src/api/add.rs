@@ -19,6 +19,7 @@ use super::spec::{Usual, WithBody};
 use super::{Desk, Trouble};
 use crate::adhoc;
 use crate::engine::Ask;
+use crate::intents::refused_unstored;
 use crate::policy::{Declared, declare};
 use crate::recipe::environment_for;
 use crate::wire::words::NameWord;
@@ -119,8 +120,7 @@ async fn add(
     match written.await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => {
-            return Err(Trouble::new(ErrorCode::Failed, format!("cannot keep it: {error}"))
-                .hint("see that there is space in the home folder"));
+            return Err(Trouble(refused_unstored(&format!("run {name}"), error)));
         }
         Err(_) => return Err(Trouble::new(ErrorCode::Failed, "the daemon is ending")),
     }

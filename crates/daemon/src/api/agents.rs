@@ -13,11 +13,13 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::answer::Listed;
+use super::control::stored;
 use super::extract::{Body, Maybe, Params, Segments, bounded};
 use super::spec::{InState, OfAgent, Usual, WithBody};
 use super::{Desk, Trouble};
 use crate::doors::Sees;
 use crate::engine::Ask;
+use crate::intents::{Done, refused_unstored};
 use crate::wire::words::NameWord;
 use crate::wire::{Action, ActionOptions, AgentLine, AgentStatus, ErrorCode, ErrorDetail};
 
@@ -156,8 +158,7 @@ async fn remove(
     match stored.await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => {
-            let trouble = Trouble::new(ErrorCode::Failed, format!("cannot store it: {error}"));
-            return Err(trouble.hint("see that there is space in the home folder"));
+            return Err(Trouble(refused_unstored(&format!("rm {name}"), error)));
         }
         Err(_) => return Err(Trouble::new(ErrorCode::Failed, "the daemon is ending")),
     }
@@ -270,7 +271,7 @@ async fn act(
 ) -> Result<Json<Vec<AgentStatus>>, Trouble> {
     // From before the request on, so that nothing that follows from it is missed.
     let mut events = desk.engine.subscribe();
-    let before: BTreeMap<Name, Option<RunId>> = {
+    let done: Done<BTreeMap<Name, Option<RunId>>> = {
         let name = name.clone();
         desk.ask(|answer| Ask::Act(name, action, options, answer)).await?
     };
@@ -278,10 +279,12 @@ async fn act(
         let asked = name.clone();
         let now = desk.ask(|answer| Ask::Status(vec![asked], answer)).await?;
         let is_so = |status: &AgentStatus| {
-            let was = before.get(&status.name).copied().flatten();
+            let was = done.value.get(&status.name).copied().flatten();
             has_come_about(action, status, was)
         };
         if options.no_wait || now.iter().all(is_so) {
+            // The action takes effect whether or not the disk takes it: a stop still stops.
+            stored(done, &format!("{} {name}", action.word()))?;
             return Ok(Json(desk.engine.shown().statuses(now)));
         }
         // Somebody may have asked for the opposite: then it will never be so.

@@ -17,8 +17,9 @@ use super::spec::{OfAgent, Usual, WithBody};
 use super::{Desk, Trouble};
 use crate::doors::Listening;
 use crate::engine::Ask;
+use crate::intents::{Done, in_effect_unstored, refused_unstored};
 use crate::wire::words::NameWord;
-use crate::wire::{Closing, DaemonInfo, ErrorCode, ErrorDetail, Plan, UpRequest};
+use crate::wire::{Closing, DaemonInfo, ErrorCode, Plan, UpRequest};
 
 pub(super) fn routes() -> OpenApiRouter<Desk> {
     OpenApiRouter::new()
@@ -63,7 +64,8 @@ pub(super) async fn bring_up(desk: &Desk, request: UpRequest) -> Result<Vec<Name
     let asked = Box::new(request.clone());
     let names = desk.ask(|answer| Ask::Claim(asked, answer)).await?;
     store(desk, &request, names).await?;
-    desk.ask(|answer| Ask::Up(Box::new(request), answer)).await
+    let done = desk.ask(|answer| Ask::Up(Box::new(request), answer)).await?;
+    stored(done, "up")
 }
 
 async fn store(desk: &Desk, request: &UpRequest, names: Option<Intent>) -> Result<(), Trouble> {
@@ -80,13 +82,15 @@ async fn store(desk: &Desk, request: &UpRequest, names: Option<Intent>) -> Resul
     let stored = tokio::task::spawn_blocking(move || engine.store_all(intents)).await;
     match stored {
         Ok(Ok(())) => Ok(()),
-        Ok(Err(error)) => Err(Trouble(ErrorDetail {
-            code: ErrorCode::Failed,
-            message: format!("cannot store the project: {error}"),
-            hint: Some("see that there is space in the home folder".to_owned()),
-        })),
+        Ok(Err(error)) => Err(Trouble(refused_unstored("up", error))),
         Err(_) => Err(Trouble::new(ErrorCode::Failed, "the daemon is ending")),
     }
+}
+
+/// The value of a change, or the error that it is in effect and not stored.
+pub(super) fn stored<T>(done: Done<T>, change: &str) -> Result<T, Trouble> {
+    let Done { value, stored } = done;
+    stored.map_err(|why| Trouble(in_effect_unstored(change, &why))).map(|()| value)
 }
 
 /// Says what bringing a project up would change.
@@ -135,14 +139,15 @@ async fn down(
         project = Some(desk.ask(|answer| Ask::ProjectOf(file, name, answer)).await?);
     }
     let asked = project.clone();
-    let names = desk.ask(|answer| Ask::Down(asked, answer)).await?;
+    let done = desk.ask(|answer| Ask::Down(asked, answer)).await?;
     let mut is_over = !wait;
     while !is_over {
         tokio::time::sleep(LOOK_EVERY).await;
         let asked = project.clone();
         is_over = desk.ask(|answer| Ask::IsDown(asked, answer)).await?;
     }
-    Ok(Json(names))
+    // The agents end whether or not the disk takes their goals.
+    stored(done, "down").map(Json)
 }
 
 /// Ends every agent, and the daemon with them, unless somebody wants some of it up before.
@@ -151,7 +156,7 @@ async fn down(
     responses((status = 200), Usual)
 )]
 async fn close(State(desk): State<Desk>) -> Result<Json<()>, Trouble> {
-    desk.ask(Ask::CloseAll).await.map(Json)
+    stored(desk.ask(Ask::CloseAll).await?, "down --all").map(Json)
 }
 
 /// Says whether everything is to end, for those who wait for it.

@@ -151,6 +151,7 @@ impl IntoResponse for Trouble {
     fn into_response(self) -> Response {
         let status = match self.0.code {
             ErrorCode::Failed => StatusCode::INTERNAL_SERVER_ERROR,
+            ErrorCode::NotStored => StatusCode::INSUFFICIENT_STORAGE,
             ErrorCode::BadRequest => StatusCode::BAD_REQUEST,
             ErrorCode::Config => StatusCode::UNPROCESSABLE_ENTITY,
             ErrorCode::NoSuchAgent => StatusCode::NOT_FOUND,

@@ -76,6 +76,7 @@ impl IntoResponses for Usual {
             (429, "Whoever asks follows too much at once."),
             (500, "It did not work."),
             (503, "The daemon is ending, and begins nothing any more."),
+            (507, "The change cannot be stored, because the disk is full or fails."),
         ])
     }
 }

@@ -14,9 +14,11 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::Engine;
+use super::commands::CommandAsk;
 use super::reload::is_same;
 use crate::coroner::{Examined, Said};
 use crate::doors::Onlooker;
+use crate::intents::Done;
 use crate::ledger::Notice;
 use crate::liveness::{OwnWord, Probed};
 use crate::logs::ScribeEvent;
@@ -53,7 +55,7 @@ pub(crate) enum Ask {
     /// Who the daemon is.
     Info(Answer<DaemonInfo>),
     /// Bring a project up, which has been stored. The answer names its agents.
-    Up(Box<UpRequest>, Answer<Vec<Name>>),
+    Up(Box<UpRequest>, Answer<Done<Vec<Name>>>),
     /// See whether a project can be brought up, and give all that it declares its keys. The answer is what
     /// has to be on disk before it is.
     Claim(Box<UpRequest>, Answer<Option<Intent>>),
@@ -65,7 +67,7 @@ pub(crate) enum Ask {
     /// it, or the one that is up from it.
     ProjectOf(PathBuf, Option<Name>, Answer<Name>),
     /// Take a project down, or all of them. The answer names the agents.
-    Down(Option<Name>, Answer<Vec<Name>>),
+    Down(Option<Name>, Answer<Done<Vec<Name>>>),
     /// Whether a project that was taken down is down, or all of them are; an error where somebody wants
     /// some of it up again.
     IsDown(Option<Name>, Answer<bool>),
@@ -77,7 +79,7 @@ pub(crate) enum Ask {
     /// Take an agent away that was added without a file. The answer names it.
     Remove(String, Answer<Name>),
     /// Do something to an agent or a group. The answer names the agents and their runs before it.
-    Act(String, Action, ActionOptions, Answer<BTreeMap<Name, Option<RunId>>>),
+    Act(String, Action, ActionOptions, Answer<Done<BTreeMap<Name, Option<RunId>>>>),
     /// Grant or revoke capabilities. Answered when it is on disk.
     Capabilities(String, CapabilityChange, Vec<Capability>, Answer<Caps>),
     /// What an agent may do.
@@ -85,7 +87,7 @@ pub(crate) enum Ask {
     /// Send a signal to an agent's process, or to those of a group. The answer is what was meant.
     Signal(String, Signal, Answer<Name>),
     /// End everything, and the daemon with it.
-    CloseAll(Answer<()>),
+    CloseAll(Answer<Done<()>>),
     /// Whether everything is to end, or who wants some of it up again.
     Closing(Answer<Closing>),
     /// End this daemon; the keeper starts the next one, from this program.
@@ -103,6 +105,8 @@ pub(crate) enum Ask {
     },
     /// A run asks for something itself, by its token.
     Own(String, OwnWord, Answer<()>),
+    /// Run a command on behalf of a run.
+    Command(Box<CommandAsk>),
     /// A run's probes came to something.
     Probed(RunKey, Probed),
     /// The scribe has something to say.
@@ -154,15 +158,24 @@ impl Engine {
             Ask::Policy(name, answer) => drop(answer.send(self.policy_of(&name))),
             Ask::Supervisor(answer) => drop(answer.send(Ok(self.supervisor_status()))),
             Ask::Info(answer) => {
-                let troubles = self.troubles.lines();
-                drop(answer.send(Ok(DaemonInfo { troubles, ..self.info.clone() })));
+                let mut troubles = self.troubles.lines();
+                troubles.extend(self.held_commands());
+                let keeper_protocol = Some(self.liveness.keeper_version);
+                let info = DaemonInfo { keeper_protocol, troubles, ..self.info.clone() };
+                drop(answer.send(Ok(info)));
             }
-            Ask::Up(request, answer) => drop(answer.send(self.up(*request))),
+            Ask::Up(request, answer) => {
+                let names = self.up(*request);
+                self.answer_when_stored(names, answer);
+            }
             Ask::Claim(request, answer) => drop(answer.send(self.claim(&request))),
             Ask::Key(name, answer) => drop(answer.send(self.key_of(&name))),
             Ask::Plan(request, answer) => drop(answer.send(self.plan(&request))),
             Ask::ProjectOf(file, name, answer) => drop(answer.send(self.project_of(&file, name))),
-            Ask::Down(project, answer) => drop(answer.send(self.down(project))),
+            Ask::Down(project, answer) => {
+                let names = self.down(project);
+                self.answer_when_stored(names, answer);
+            }
             Ask::Removable(name, answer) => {
                 drop(answer.send(self.removable(&name).map(|(_, project)| project)));
             }
@@ -172,7 +185,8 @@ impl Engine {
             }
             Ask::Remove(name, answer) => drop(answer.send(self.remove(&name))),
             Ask::Act(name, action, options, answer) => {
-                drop(answer.send(self.act(&name, action, options)));
+                let before = self.act(&name, action, options);
+                self.answer_when_stored(before, answer);
             }
             Ask::Capabilities(name, change, tokens, answer) => {
                 self.change_capabilities(&name, change, &tokens, answer);
@@ -183,7 +197,7 @@ impl Engine {
                 self.withdrawn = self.projects.keys().cloned().collect();
                 self.keep_closing();
                 let _ = self.ask_core(Input::DownAsked(Scope::All));
-                let _ = answer.send(Ok(()));
+                self.answer_when_stored(Ok(()), answer);
             }
             Ask::Closing(answer) => drop(answer.send(Ok(self.closing()))),
             Ask::Replace(program, answer) => drop(answer.send(self.replace(program))),
@@ -194,6 +208,7 @@ impl Engine {
                 drop(answer.send(self.onlooker(&line, agent)));
             }
             Ask::Own(token, word, answer) => self.own_word(&token, word, answer),
+            Ask::Command(command) => self.run_command(*command),
             Ask::Probed(key, probed) => self.probed(&key, probed),
             Ask::Scribe(event) => self.hear_scribe(event),
             Ask::Coroner(said) => self.hear_coroner(said),
@@ -204,6 +219,20 @@ impl Engine {
             Ask::Flushed => self.journal.forget(),
             Ask::Say(kind, body) => self.tell(kind, None, body),
             Ask::Unspawnable { key, why } => self.unspawnable(&key, why),
+        }
+    }
+
+    /// Answers when everything that the request led to is on disk, or cannot be put there.
+    fn answer_when_stored<T: Send + 'static>(
+        &self,
+        outcome: Result<T, Failed>,
+        answer: Answer<Done<T>>,
+    ) {
+        match outcome {
+            Ok(value) => self.intents.store(Vec::new(), move |stored| {
+                drop(answer.send(Ok(Done { value, stored })));
+            }),
+            Err(failed) => drop(answer.send(Err(failed))),
         }
     }
 
@@ -222,7 +251,10 @@ impl Engine {
             Ask::Plan(..) | Ask::Claim(..) | Ask::Info(_) | Ask::Closing(_) => return,
             Ask::Up(request, _) if self.dawn.is_some() => {
                 let known = self.projects.get(&request.config.project);
-                if known.is_some_and(|known| is_same(&known.path, &request.path)) {
+                // Without intents the file that is brought up says which agents there are: those
+                // that the history shows to be stopped are not started.
+                let is_lost = self.dawn.as_ref().is_some_and(|dawn| dawn.intents_lost);
+                if known.map_or(is_lost, |known| is_same(&known.path, &request.path)) {
                     let project = self.project_from(UpRequest::clone(request));
                     self.projects.insert(project.config.project.clone(), project);
                 }
@@ -250,6 +282,7 @@ impl Engine {
             | Ask::Bearer(..)
             | Ask::Onlooker { .. }
             | Ask::Own(..)
+            | Ask::Command(_)
             | Ask::Probed(..)
             | Ask::Scribe(_)
             | Ask::Coroner(_)

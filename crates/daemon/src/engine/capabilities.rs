@@ -1,10 +1,11 @@
 //! What agents may do: as their files say, as operators have changed it since, and as their runs began.
 //!
-//! A change is on disk before it is answered, and counts from the next spawn on: a sandbox cannot be
+//! A change is on disk before it is acknowledged, and counts from the next spawn on: a sandbox cannot be
 //! changed around a run that is in it. Until then the change is pending, and is shown as that.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use defib_config::config::{Probe, ProbeTarget};
 use defib_core::{Capability, Name, RunId};
 use defib_history::{Intent, Intents};
 use defib_host::protocol::{Profile, Request, RunKey, SpawnOrder};
@@ -12,7 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use super::Engine;
 use super::ask::{Answer, Failed};
-use crate::recipe::RunFacts;
+use crate::intents::in_effect_unstored;
+use crate::recipe::{Project, RunFacts, argv};
 use crate::sandbox::{self, Confined, Situation, report};
 use crate::wire::{CapabilityChange, Caps, ErrorCode, ErrorDetail};
 
@@ -149,8 +151,18 @@ impl Engine {
         let (project, agent) = self.recipe(name)?;
         Some(Situation {
             cwd: order.cwd.clone().into(),
-            state: self.home.join("state").join(name.as_str()),
-            heartbeat: project.heartbeat_file(&self.home, agent),
+            state: Project::state_folder(&self.home, agent),
+            probe: agent.probe.as_ref().and_then(|probe| probe_program(probe)),
+            // The default file is in the state folder. Whatever the agent has put in the place of another
+            // one, such as a symlink, is not granted.
+            heartbeat: agent
+                .heartbeat_file
+                .is_some()
+                .then(|| {
+                    let file = project.heartbeat_file(&self.home, agent);
+                    file.may_be_granted().then_some(file.path)
+                })
+                .flatten(),
             meter,
         })
     }
@@ -180,7 +192,10 @@ impl Engine {
             Err(failed) => drop(answer.send(Err(failed))),
             Ok((name, intent)) => {
                 let caps = self.caps_of(&name);
-                self.intents.store(vec![intent], move || drop(answer.send(Ok(caps))));
+                self.intents.store(vec![intent], move |stored| {
+                    let unstored = |why| in_effect_unstored("the change of capabilities", &why);
+                    drop(answer.send(stored.map(|()| caps).map_err(unstored)));
+                });
             }
         }
     }
@@ -324,4 +339,12 @@ fn texts(tokens: Option<&[Capability]>) -> Option<Vec<String>> {
 
 fn refused(message: String, hint: String) -> Failed {
     ErrorDetail { code: ErrorCode::NotInState, message, hint: Some(hint) }
+}
+
+/// The program that an exec probe runs. It runs in the agent's sandbox, so the sandbox has to permit it.
+fn probe_program(probe: &Probe) -> Option<String> {
+    match &probe.target {
+        ProbeTarget::Exec(command) => argv(command).into_iter().next(),
+        ProbeTarget::Http(_) | ProbeTarget::Tcp(_) => None,
+    }
 }

@@ -18,7 +18,8 @@ impl Engine {
         if self.closing && self.wanted_again().is_some() {
             self.reopen();
         }
-        self.closing && self.is_all_down()
+        // The goals are on disk first, or the disk has refused them.
+        self.closing && self.pending.is_empty() && self.is_all_down()
     }
 
     /// Somebody wants something up again: nothing ends but what is stopped by name, and every project

@@ -5,7 +5,6 @@
 //! on the spot. What has been read is examined, however many died at the same time: a cause that
 //! nobody waited for would be a crash that was none.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +13,7 @@ use defib_core::run::{ExitReport, Finding, Status};
 use defib_core::{Class, Input, Mono, Preset, Signal, Wall};
 use defib_history::Usage;
 use defib_host::clock::now;
+use defib_host::output::RunOutput;
 use defib_host::protocol::{How, Request, RunEnd, RunKey};
 use defib_host::usage;
 
@@ -40,9 +40,9 @@ pub(super) struct Dying {
 
 impl Engine {
     /// A run has ended. What it wrote while nobody captured comes along.
-    pub(super) fn exited(&mut self, key: &RunKey, end: RunEnd, output: Option<OwnedFd>) {
+    pub(super) fn exited(&mut self, key: &RunKey, end: RunEnd, output: Option<RunOutput>) {
         if let Some(output) = output {
-            let terminal = rustix::termios::isatty(&output);
+            let terminal = rustix::termios::isatty(&output.source);
             self.capture(key, output, terminal);
         }
         if self.dying.iter().any(|dying| dying.key == *key) {

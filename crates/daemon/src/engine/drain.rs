@@ -13,11 +13,13 @@ use defib_host::protocol::{Request, RunKey};
 use serde_json::{Map, Value};
 
 use super::ask::Ask;
+use super::facts;
 use super::inheritance::JOURNAL;
 use super::{Declared, Engine, Pending};
 use crate::coroner::{autopsy_of, kind_of};
 use crate::logs::Rotation;
 use crate::notices::{NOTIFIED, notices};
+use crate::places::owner_of;
 use crate::recipe::{Project, RunFacts};
 
 /// So many events of several decisions may go out together: those of about four deaths.
@@ -69,6 +71,7 @@ impl Engine {
             })
             .collect();
         self.keep(lives);
+        let mut rests = Vec::new();
         for record in out.records.drain(..) {
             if let What::WaitStarted { reason: WaitReason::Cause(Class::Disk), .. } = record.what {
                 self.timetable.disk_look.get_or_insert(now().mono);
@@ -77,11 +80,12 @@ impl Engine {
                 self.forget_session(&record.agent);
             }
             if is_rest(&record.what) {
-                self.store_rest(&record.agent);
+                rests.extend(self.rest_to_store(&record.agent));
             } else if ends_rest(&record.what) {
-                self.drop_rest(&record.agent);
+                rests.extend(self.rest_to_drop(&record.agent));
             }
         }
+        self.store_rests(rests);
         let effects = std::mem::take(&mut out.effects);
         self.order(effects);
         self.publish_soon();
@@ -96,20 +100,28 @@ impl Engine {
     }
 
     /// An agent has come to rest: that outlives the machine.
-    fn store_rest(&mut self, name: &Name) {
-        let Some(id) = self.supervisor.known(name) else { return };
-        if let Ok(value) = serde_json::to_string(self.supervisor.life(id)) {
-            self.stored_lives.insert(name.clone());
-            let key = format!("life/{name}");
-            self.history.store_later([Intent::Keep { key, value }]);
+    fn rest_to_store(&mut self, name: &Name) -> Option<Intent> {
+        let id = self.supervisor.known(name)?;
+        let value = serde_json::to_string(self.supervisor.life(id)).ok()?;
+        self.stored_lives.insert(name.clone());
+        Some(Intent::Keep { key: format!("life/{name}"), value })
+    }
+
+    /// Stores rests and the event number that they are as of, in one commit. Also stores the number
+    /// alone from time to time, so that a start has few events to read again.
+    fn store_rests(&mut self, mut rests: Vec<Intent>) {
+        if rests.is_empty() && self.seq < self.marked + facts::MARK_EVERY {
+            return;
         }
+        self.marked = self.seq;
+        rests.push(facts::mark(self.seq));
+        self.history.store_later(rests);
     }
 
     /// An agent does not rest any more: after a reboot it must not be taken for one that does.
-    fn drop_rest(&mut self, name: &Name) {
-        if self.stored_lives.remove(name) {
-            self.history.store_later([Intent::Drop { key: format!("life/{name}") }]);
-        }
+    fn rest_to_drop(&mut self, name: &Name) -> Option<Intent> {
+        let key = format!("life/{name}");
+        self.stored_lives.remove(name).then_some(Intent::Drop { key })
     }
 
     /// Hands to the keeper what a successor must know, in one piece: these lives, what holds for all
@@ -208,7 +220,8 @@ impl Engine {
         });
         if let Some(ticket) = ticket {
             let handle = self.handle.clone();
-            self.intents.store(goals, move || handle.tell(Ask::Stored(ticket)));
+            // Orders are carried out in either case; the caller learns whether the goal is stored.
+            self.intents.store(goals, move |_| handle.tell(Ask::Stored(ticket)));
         }
         self.pending.push_back(Pending { ticket, effects });
     }
@@ -258,7 +271,8 @@ impl Engine {
             }
             Effect::Forget { agent } => {
                 let name = self.supervisor.name(agent).clone();
-                self.drop_rest(&name);
+                let gone = self.rest_to_drop(&name);
+                self.history.store_later(gone);
                 self.traces.remove(&name);
                 self.used.remove(&name);
                 self.secrets.remove(&name);
@@ -283,7 +297,8 @@ impl Engine {
         match order {
             Some(Ok(mut order)) => {
                 let meter = self.admit(&key, &mut order.env);
-                self.states.make(name);
+                let owner = self.recipe(name).and_then(|(_, agent)| owner_of(agent));
+                self.states.make(name, owner);
                 self.prepare_heartbeat(name);
                 match self.confine(&key, &order, meter) {
                     Ok(None) => self.send(&Request::Spawn(Box::new(order))),
@@ -402,7 +417,7 @@ pub(super) fn is_rest(what: &What) -> bool {
 }
 
 /// Whether a record says that an agent is on its way again.
-fn ends_rest(what: &What) -> bool {
+pub(super) fn ends_rest(what: &What) -> bool {
     matches!(
         what,
         What::Revived

@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use defib_core::{AgentView, Life, Name, View};
+use defib_host::output::RunOutput;
 use defib_host::protocol::{News, Request, RunEnd, RunKey};
 use defib_host::{Channel, ChannelError};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -24,8 +25,8 @@ const PROJECTS: &str = "project/";
 pub(super) struct Inheritance {
     pub(super) keeper_pid: u32,
     pub(super) keeper_version: u32,
-    pub(super) held: Vec<(RunKey, u32, bool, Option<OwnedFd>)>,
-    pub(super) ended: Vec<(RunKey, RunEnd, Option<OwnedFd>)>,
+    pub(super) held: Vec<(RunKey, u32, bool, Option<RunOutput>)>,
+    pub(super) ended: Vec<(RunKey, RunEnd, Option<RunOutput>)>,
     pub(super) kept: BTreeMap<String, Vec<u8>>,
     pub(super) listening: Vec<(Name, String, OwnedFd)>,
 }
@@ -66,10 +67,12 @@ impl Inheritance {
                 self.listening.extend(socket.map(|socket| (agent, path, socket)));
             }
             News::Held { key, pid, terminal } => {
-                self.held.push((key, pid, terminal, descriptors.pop()));
+                self.held.push((key, pid, terminal, RunOutput::from_descriptors(descriptors)));
             }
             News::Kept { key, bytes } => drop(self.kept.insert(key, bytes)),
-            News::Exited { key, end } => self.ended.push((key, end, descriptors.pop())),
+            News::Exited { key, end } => {
+                self.ended.push((key, end, RunOutput::from_descriptors(descriptors)));
+            }
             News::AllTold
             | News::Spawned { .. }
             | News::NotSpawned { .. }
@@ -77,6 +80,7 @@ impl Inheritance {
             | News::StillAlive(_)
             | News::Stray { .. }
             | News::NotListening { .. }
+            | News::CommandEnded { .. }
             | News::CloseAsked => {}
         }
     }

@@ -9,8 +9,10 @@
 mod ask;
 mod capabilities;
 mod closing;
+mod commands;
 mod death;
 mod drain;
+mod facts;
 mod group;
 mod inheritance;
 mod meanwhile;
@@ -56,7 +58,8 @@ use defib_core::run::Status;
 use defib_core::{Effect, Input, Name, Outbox, RunId, Supervisor, View};
 use defib_history::{Event, History, HistoryError, Intent, Usage};
 use defib_host::clock::{BootTimer, ClockSteps, now};
-use defib_host::protocol::{News, Request, RunKey, Stage};
+use defib_host::output::RunOutput;
+use defib_host::protocol::{News, Request, RunKey};
 use defib_host::wake::Waker;
 use defib_host::{Channel, Flushed};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -74,6 +77,7 @@ use crate::names::{Names, Shown};
 use crate::notify::Roll;
 use crate::recipe::Project;
 use crate::will::Will;
+use crate::words::stage_word;
 
 /// How many events a slow watcher may be behind before it has to catch up from the history.
 const WATCHERS_BEHIND: usize = 4096;
@@ -243,7 +247,10 @@ pub(crate) struct Engine {
     states: States,
     liveness: Liveness,
     capabilities: Capabilities,
+    commands: commands::Commands,
     seq: u64,
+    /// The event number as of which lives are stored, or are about to be.
+    marked: u64,
     /// Whose life is on disk: of those that have come to rest, and of those that wished for it.
     stored_lives: BTreeSet<Name>,
     /// Events that are noted and not yet told.
@@ -363,7 +370,8 @@ impl Engine {
         match news {
             News::Spawned { key: RunKey { agent, run }, pid, terminal } => {
                 let key = RunKey { agent: self.at_hand(agent), run };
-                let output = descriptors.pop().map(|output| self.capture(&key, output, terminal));
+                let output = RunOutput::from_descriptors(descriptors);
+                let output = output.map(|output| self.capture(&key, output, terminal));
                 let output = output.filter(|_| !terminal);
                 self.processes.insert(key.agent.clone(), Process { pid, output });
                 self.put_off_tidying();
@@ -382,7 +390,7 @@ impl Engine {
             }
             News::Exited { key, end } => {
                 self.liveness.stuck.remove(&key.agent);
-                self.exited(&key, end, descriptors.pop());
+                self.exited(&key, end, RunOutput::from_descriptors(descriptors));
             }
             News::Unknown(key) => self.died(&key, Status::Unseen, None),
             News::CloseAsked => {
@@ -403,6 +411,7 @@ impl Engine {
             News::NotListening { agent, errno: _ } => {
                 self.liveness.sockets.remove(&agent);
             }
+            News::CommandEnded { key, number, end } => self.command_ended(&key, number, end),
             // These come only at the start of a connection.
             News::Welcome { .. } | News::Held { .. } | News::Kept { .. } | News::AllTold => {}
         }
@@ -417,13 +426,15 @@ impl Engine {
     }
 
     /// Has a run's output captured, and gives back what it comes from.
-    fn capture(&self, key: &RunKey, output: OwnedFd, terminal: bool) -> Arc<OwnedFd> {
+    fn capture(&self, key: &RunKey, output: RunOutput, terminal: bool) -> Arc<OwnedFd> {
         let rotation = self.rotation_of(&key.agent);
         // Others on its account may wait for a sign that it works.
         let shares = self.recipe(&key.agent).is_some_and(|(_, agent)| agent.account.is_some());
         let RunKey { agent, run } = key.clone();
-        let output = Arc::new(output);
+        let RunOutput { source, relay } = output;
+        let output = Arc::new(source);
         let mut source = Source::new(agent, run, output.clone(), terminal);
+        source.relay = relay;
         source.listened_for = shares;
         self.scribe.attach(source, rotation);
         self.meter(key);
@@ -519,17 +530,5 @@ impl Engine {
         // Whatever is not on disk by then is in the journal.
         let _ = self.history.flush(Duration::from_secs(5));
         std::process::exit(0)
-    }
-}
-
-/// What was being done when a spawn failed, for people.
-const fn stage_word(stage: Stage) -> &'static str {
-    match stage {
-        Stage::Descriptors => "no pipe or terminal for it",
-        Stage::Process => "no process for it",
-        Stage::Folder => "its folder",
-        Stage::User => "its user",
-        Stage::Program => "its program",
-        Stage::Sandbox => "its sandbox",
     }
 }

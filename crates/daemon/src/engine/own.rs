@@ -8,6 +8,7 @@ use defib_host::protocol::{Request, RunKey};
 use super::Engine;
 use super::ask::{Answer, Failed};
 use crate::doors::Onlooker;
+use crate::intents::in_effect_unstored;
 use crate::liveness::{Own, OwnWord, mint, one_line};
 use crate::wire::{ErrorCode, ErrorDetail};
 
@@ -141,6 +142,9 @@ impl Engine {
         };
         self.stored_lives.insert(key.agent.clone());
         let wish = Intent::Keep { key: format!("life/{}", key.agent), value };
-        self.intents.store(vec![wish], move || drop(answer.send(Ok(()))));
+        self.intents.store(vec![wish], move |stored| {
+            let unstored = |why| in_effect_unstored("the shutdown", &why);
+            drop(answer.send(stored.map_err(unstored)));
+        });
     }
 }

@@ -18,6 +18,7 @@ use defib_host::protocol::RunKey;
 
 use super::Engine;
 use super::ask::Ask;
+use super::facts::{self, records};
 use crate::journal::Journal;
 use crate::logs;
 
@@ -29,8 +30,8 @@ const SETTLED: Duration = Duration::from_secs(10);
 /// What was in the journal.
 pub(super) struct TakenUp {
     pub(super) journal: Journal,
-    /// All of it.
-    pub(super) last_days: Vec<Record>,
+    /// Every record in it, by event number.
+    pub(super) last_days: BTreeMap<u64, Record>,
     /// The number of the last that the history had not.
     pub(super) last_unwritten: u64,
     /// What those runs used of whose deaths the history had not heard.
@@ -60,7 +61,7 @@ impl TakenUp {
         rests_are_stored: bool,
     ) -> TakenUp {
         let (mut journal, mut unwritten) = Journal::open(&home.join("journal"), kept);
-        let last_days: Vec<Record> = unwritten.iter().filter_map(Event::record).collect();
+        let last_days = records(&unwritten);
         let happened = numbers.happened.unwrap_or(u64::MAX);
         unwritten.retain(|event| event.seq > numbers.stored && event.seq <= happened);
         fill_gaps(&mut unwritten, numbers);
@@ -83,10 +84,11 @@ impl TakenUp {
     }
 }
 
-/// Puts on disk who rests, and takes off it who does not, as the last daemon knew: it may have been
-/// killed before it had. Until that is done only the journal knows. Says whether it is.
+/// Puts on disk who rests, and takes off it who does not, as the last daemon knew at event `happened`:
+/// it may have been killed before it had. Until that is done only the journal knows. Says whether it is.
 pub(super) fn store_rests(
     lives: &BTreeMap<Name, Life>,
+    happened: Option<u64>,
     intents: &mut Intents,
     history: &History,
 ) -> bool {
@@ -105,7 +107,15 @@ pub(super) fn store_rests(
             changes.push(Intent::Drop { key });
         }
     }
-    changes.is_empty() || history.store_intents(changes).is_ok()
+    if changes.is_empty() {
+        return true;
+    }
+    changes.extend(happened.map(facts::mark));
+    let stored = history.store_intents(changes.clone()).is_ok();
+    if !stored {
+        history.store_later(changes);
+    }
+    stored
 }
 
 /// Where events are missing between what is stored and what has happened, an event says so. Those

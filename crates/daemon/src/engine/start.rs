@@ -23,6 +23,7 @@ use tokio::sync::watch;
 
 use super::ask::Ask;
 use super::capabilities::Capabilities;
+use super::facts;
 use super::inheritance::{Inheritance, Unheard};
 use super::money::Money;
 use super::recovery::{Numbers, TakenUp, last_deaths, last_runs, lived, open_runs, store_rests};
@@ -87,13 +88,15 @@ pub(super) struct Dawn {
     pub(super) until: Mono,
     settings: Settings,
     intents: Intents,
-    /// The records in the journal. Rests are stored a moment after they are decided, the journal has
-    /// them at once.
-    last_days: Vec<Record>,
+    /// The records in the journal, by event number. Rests are stored a moment after they are decided,
+    /// the journal has them at once.
+    last_days: BTreeMap<u64, Record>,
     /// The last runs in it that have ended.
     deaths: Vec<RunKey>,
     /// Whether there is no history of what was before.
     is_new: bool,
+    /// Whether intents were lost that the history shows there to have been.
+    pub(super) intents_lost: bool,
     /// What is to be said of how it began.
     says: Vec<Saying>,
 }
@@ -131,6 +134,7 @@ impl Engine {
         }
     }
 
+    #[expect(clippy::too_many_lines, reason = "it fills every field of the engine once")]
     fn take_over(setup: Setup, heard: Inheritance) -> io::Result<Beginning> {
         let Setup {
             home,
@@ -152,7 +156,8 @@ impl Engine {
             heard.kept.get("whole").and_then(|bytes| postcard::from_bytes(bytes).ok());
         let happened = whole.as_ref().map(|whole| whole.0);
         let (lives, view) = heard.lives();
-        let rests_are_stored = store_rests(&lives, &mut intents, &history);
+        let rests_are_stored = store_rests(&lives, happened, &mut intents, &history);
+        let marked = facts::marked(&intents).unwrap_or(0);
         let numbers = Numbers { stored: stored_seq, happened };
         let TakenUp { journal, last_days, last_unwritten, used, deaths } =
             TakenUp::from(&home, heard.unwritten(), &history, numbers, rests_are_stored);
@@ -200,8 +205,11 @@ impl Engine {
             next_token: None,
             states: States::new(&home),
             capabilities: Capabilities::stored(&intents, heard.under("capabilities/")),
+            commands: super::commands::Commands::default(),
             liveness: Liveness::begin(&home, &handle, runtime, heard.keeper_version)?,
-            seq: happened.unwrap_or(0).max(highest_seq).max(last_unwritten),
+            // A number that was stored with lives is never used again, even if the history lost it.
+            seq: happened.unwrap_or(0).max(highest_seq).max(last_unwritten).max(marked),
+            marked,
             stored_lives: stored_lives(&intents),
             unpublished: Vec::new(),
             out: Outbox::default(),
@@ -226,7 +234,17 @@ impl Engine {
             engine.say(says);
         } else {
             let (until, is_new) = (started.mono + AWAIT_UP, stored_seq == 0);
-            engine.dawn = Some(Dawn { until, settings, intents, last_days, deaths, is_new, says });
+            let intents_lost = intents == Intents::default() && engine.seq > 0;
+            engine.dawn = Some(Dawn {
+                until,
+                settings,
+                intents,
+                last_days,
+                deaths,
+                is_new,
+                intents_lost,
+                says,
+            });
             if !awaits_up {
                 engine.rise();
             }
@@ -287,7 +305,9 @@ impl Engine {
     /// Starts anew, once: what should be up is started.
     pub(super) fn rise(&mut self) {
         let Some(dawn) = self.dawn.take() else { return };
-        let Dawn { settings, intents, last_days, mut deaths, is_new, says, until: _ } = dawn;
+        let Dawn {
+            settings, mut intents, last_days, mut deaths, is_new, intents_lost, says, ..
+        } = dawn;
         self.index_agents();
         self.tell_roll(Some(self.seq));
         for project in self.projects.values().cloned().collect::<Vec<_>>() {
@@ -303,11 +323,12 @@ impl Engine {
         for (name, goal) in &intents.goals {
             lives.entry(name.clone()).or_insert_with(Life::blank).want(*goal);
         }
-        for record in &last_days {
-            let life = lives.entry(record.agent.clone()).or_insert_with(Life::blank);
-            life.recall(&record.what);
-            life.number_from(record.run.unwrap_or(RunId(0)));
-        }
+        // The last daemon's events are to be readable.
+        let _ = self.history.flush(Duration::from_secs(5));
+        let mark = facts::marked(&intents).or(intents_lost.then_some(0));
+        let newer = mark.map(|mark| facts::after(&self.history, mark)).unwrap_or_default();
+        // Known only by events so far: it is stored before the mark passes those events.
+        self.history.store_later(facts::recall(&mut lives, mark, last_days, newer));
         if is_new {
             // Its logs still have what earlier runs wrote, by their numbers.
             for name in self.declared.keys() {
@@ -315,8 +336,6 @@ impl Engine {
                 lives.entry(name.clone()).or_insert_with(Life::blank).number_from(last);
             }
         }
-        // Whatever the last daemon wrote down is to be read.
-        let _ = self.history.flush(Duration::from_secs(5));
         for (name, run) in last_runs(&self.history) {
             let life = lives.entry(name.clone()).or_insert_with(Life::blank);
             life.number_from(run);
@@ -336,6 +355,8 @@ impl Engine {
             life.was_running(run.run, is_wished, lived(&run, at, &self.boot));
             deaths.push(RunKey { agent: run.agent, run: run.run });
         }
+        store_rests(&lives, Some(self.seq), &mut intents, &self.history);
+        self.stored_lives = stored_lives(&intents);
         let totals = Supervisor::new(settings).totals();
         let snapshot = Snapshot { lives, spent: BTreeMap::new(), totals };
         let topology = self.topology();
@@ -454,6 +475,7 @@ fn info(started: Wall, keeper_pid: u32) -> DaemonInfo {
             .map_or_else(|_| String::new(), |it| it.display().to_string()),
         started_at: stamp(started),
         keeper_pid,
+        keeper_protocol: None,
         address: None,
         troubles: Vec::new(),
     }

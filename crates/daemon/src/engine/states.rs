@@ -10,10 +10,13 @@ use defib_core::Name;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::places::{Outside, Owner};
+
 /// All of them.
 #[derive(Debug)]
 pub(super) struct States {
     path: PathBuf,
+    outside: Outside,
     /// The folder they are in, while it is there.
     folder: Option<OwnedFd>,
 }
@@ -21,14 +24,22 @@ pub(super) struct States {
 impl States {
     /// Those of a home.
     pub(super) fn new(home: &Path) -> States {
-        let mut states = States { path: home.join("state"), folder: None };
+        let mut states =
+            States { path: home.join("state"), outside: Outside::of(home), folder: None };
         states.open();
         states
     }
 
-    /// Makes an agent's, if it is not there. Where it cannot be made, the agent's own attempt to use it
-    /// will say why.
-    pub(super) fn make(&mut self, name: &Name) {
+    /// Makes an agent's, if it is not there. If it cannot be made, the agent's own attempt to use it
+    /// shows why. The folder of an agent with another user is outside of the home.
+    pub(super) fn make(&mut self, name: &Name, owner: Option<Owner>) {
+        if let Some(owner) = owner {
+            if let Err(error) = self.outside.make_state(name.as_str(), owner) {
+                let folder = self.outside.state(name.as_str());
+                say!("cannot make {} for {name}: {error}", folder.display());
+            }
+            return;
+        }
         let mode = Mode::from_raw_mode(0o777);
         let made = self.folder.as_ref().map(|it| rustix::fs::mkdirat(it, name.as_str(), mode));
         if !matches!(made, Some(Ok(()) | Err(Errno::EXIST))) {
@@ -56,7 +67,7 @@ mod tests {
             if let Some(removed) = removed {
                 std::fs::remove_dir_all(removed).unwrap();
             }
-            states.make(&web);
+            states.make(&web, None);
             assert!(state.join("web").is_dir());
         }
     }

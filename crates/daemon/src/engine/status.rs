@@ -11,6 +11,7 @@ use defib_host::clock::now;
 
 use super::Engine;
 use super::ask::Failed;
+use crate::old_keeper::HELD;
 use crate::recipe::argv;
 use crate::wire::{AgentLine, AgentStatus, DeathLine, DeathStatus, SupervisorStatus, stamp};
 
@@ -47,7 +48,10 @@ impl Engine {
             project: self.supervisor.project(id).clone(),
             state: sight.state,
             goal,
-            reason: self.stuck_word(name, sight.run).or_else(|| sight.reason.map(reason_word)),
+            reason: self
+                .stuck_word(name, sight.run)
+                .or_else(|| sight.reason.map(reason_word))
+                .or_else(|| self.held_word(name)),
             pid: self.processes.get(name).map(|process| process.pid),
             run: sight.run,
             restarts: sight.restarts,
@@ -128,6 +132,12 @@ impl Engine {
             cpu_system_ms: used.cpu_system_ms,
             memory_peak_bytes: used.memory_peak_bytes,
         }
+    }
+
+    /// Says of an agent that lives that its command is not run.
+    fn held_word(&self, name: &Name) -> Option<String> {
+        let held = self.processes.contains_key(name) && self.holds_command(name);
+        held.then(|| HELD.to_owned())
     }
 
     /// What an agent's run that does not end is to people.

@@ -34,7 +34,9 @@ impl Troubles {
 
     fn stand(&mut self, trouble: &Trouble) {
         let (store, kind) = match trouble {
-            Trouble::Damaged { store, .. } => (*store, Kind::Damaged),
+            Trouble::Damaged { store, .. } | Trouble::Restored { store, .. } => {
+                (*store, Kind::Damaged)
+            }
             Trouble::Failing { store, .. } => (*store, Kind::Failing),
             Trouble::Recovered { store, .. } => {
                 self.standing.remove(&(*store, Kind::Failing));
@@ -55,6 +57,13 @@ impl Engine {
                 Trouble::Damaged { store, aside, why } => {
                     let aside = aside.map(|path| path.display().to_string());
                     let body = [("set_aside", aside.into()), ("why", why.into())];
+                    self.tell("history-damaged", None, [file(store)].into_iter().chain(body));
+                }
+                Trouble::Restored { store, aside, from, why } => {
+                    let aside = aside.map(|path| path.display().to_string());
+                    let from = from.to_string();
+                    let body = [("set_aside", aside.into()), ("restored_from", from.into())];
+                    let body = body.into_iter().chain([("why", why.into())]);
                     self.tell("history-damaged", None, [file(store)].into_iter().chain(body));
                 }
                 Trouble::Failing { store, why } => {

@@ -14,15 +14,18 @@ use defib_core::span::Shown as Span;
 use defib_core::{Input, Name, Now, Outbox, Record, RunId, State, What};
 use defib_host::clock::now;
 use defib_host::protocol::{Request, RunKey};
+use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
 use super::ask::Ask;
+use super::commands::CommandAsk;
 use super::{Engine, EngineHandle};
-use crate::liveness::{
-    Probed, Shown, Sign, Sockets, Surroundings, Vigil, Watch, Word, watch_probe,
-};
+use crate::liveness::{Probed, Shown, Sign, Sockets, Vigil, Watch, Word, watch_probe};
+use crate::places::owner_of;
 use crate::recipe::RunFacts;
 
+/// The first version of the keeper that gives a notify socket to another user.
+const GIVING_KEEPER: u32 = 7;
 /// The keeper's version from which on it can forget an agent.
 const FORGETTING_KEEPER: u32 = 5;
 
@@ -146,24 +149,24 @@ impl Engine {
         self.liveness.vigil.attend(Watch {
             key: key.clone(),
             pid,
+            user: recipe.and_then(|(_, agent)| owner_of(agent)).map(|owner| owner.user),
             file,
             hang: hang.map(|span| Box::new((span, crate::logs::folder(&self.home, &key.agent)))),
         });
     }
 
-    /// The folder of a heartbeat file of the agent's own choice is there before the agent is.
+    /// Makes the folder of a heartbeat file that the config names, before the agent starts.
     pub(super) fn prepare_heartbeat(&self, name: &Name) {
         let chosen = self.recipe(name).filter(|(_, agent)| agent.heartbeat_file.is_some());
         let Some((project, agent)) = chosen else { return };
         let file = project.heartbeat_file(&self.home, agent);
-        if let Some(folder) = file.parent() {
-            // Where it cannot be made, the agent's own attempt will say why.
-            let _ = std::fs::create_dir_all(folder);
-            if agent.capabilities.is_some() {
-                // Only what is there can be granted. What is there already is not opened: it is the
-                // agent's, and may be a pipe that nobody reads.
-                let _ = std::fs::File::create_new(&file);
-            }
+        // If either fails, the agent's own attempt shows why.
+        if agent.capabilities.is_some() {
+            // Only a file that is there can be granted. One that is there already is not opened: it is
+            // the agent's, and may be a pipe that nobody reads.
+            let _ = file.make();
+        } else {
+            let _ = file.folder(true);
         }
     }
 
@@ -196,10 +199,14 @@ impl Engine {
     fn end_probe(&mut self, name: &Name) {
         if let Some((_, probe)) = self.liveness.probes.remove(name) {
             probe.abort();
+            self.cancel_command(name);
         }
     }
 
     fn begin_probe(&mut self, key: &RunKey) {
+        if self.holds_command(&key.agent) {
+            return;
+        }
         let Some((project, agent)) = self.recipe(&key.agent) else { return };
         let Some(probe) = agent.probe.clone() else { return };
         let id = self.supervisor.known(&key.agent);
@@ -208,11 +215,17 @@ impl Engine {
         // As the run has it, without what the run proves itself with: a probe does not speak for it.
         let order = project.order(&self.home, agent, key.run, &RunFacts::default());
         let env = order.map(|order| order.env).unwrap_or_default();
-        let surroundings = Surroundings { env, cwd: project.cwd(agent) };
+        let (engine, whose) = (self.handle.clone(), key.clone());
+        let runner = move |argv: Vec<String>, timeout| {
+            let (answer, end) = oneshot::channel();
+            let (key, env) = (whose.clone(), env.clone());
+            let ask = CommandAsk { key, argv, env, timeout, answer };
+            engine.tell(Ask::Command(Box::new(ask)));
+            end
+        };
         let (handle, whose) = (self.handle.clone(), key.clone());
         let tell = move |probed| handle.tell(Ask::Probed(whose.clone(), probed));
-        let task =
-            self.liveness.runtime.spawn(watch_probe(*probe, makes_ready, surroundings, tell));
+        let task = self.liveness.runtime.spawn(watch_probe(*probe, makes_ready, runner, tell));
         self.liveness.probes.insert(key.agent.clone(), (key.run, task.abort_handle()));
     }
 
@@ -233,11 +246,19 @@ impl Engine {
     /// Where an agent's notify socket is. The keeper is asked for it once, before the first run. Among
     /// very many agents only those have one that cannot do without.
     pub(super) fn notify_socket(&mut self, name: &Name) -> Option<String> {
-        if let Some(path) = self.liveness.sockets.path_of(name) {
+        let owner = self.recipe(name).and_then(|(_, agent)| owner_of(agent));
+        // An older keeper cannot give a socket to another user.
+        let owner = owner.filter(|_| self.liveness.keeper_version >= GIVING_KEEPER);
+        let user = owner.map(|owner| owner.user);
+        if let Some(path) = self.liveness.sockets.path_for(name, user) {
             return Some(path);
         }
         if self.liveness.keeper_version < 2 {
             return None;
+        }
+        if self.liveness.sockets.remove(name) {
+            // The agent has another user now.
+            self.send(&Request::Unlisten(name.clone()));
         }
         let needs = self.recipe(name).is_some_and(|(_, agent)| {
             agent.ready == ReadyBy::Notify || agent.policy.heartbeat.is_some()
@@ -252,8 +273,12 @@ impl Engine {
             }
             return None;
         }
-        let path = self.liveness.sockets.claim(name);
-        self.send(&Request::Listen { agent: name.clone(), path: path.clone() });
+        let path = self.liveness.sockets.claim(name, user);
+        let agent = name.clone();
+        self.send(&match user {
+            Some(user) => Request::ListenFor { agent, path: path.clone(), user },
+            None => Request::Listen { agent, path: path.clone() },
+        });
         Some(path)
     }
 

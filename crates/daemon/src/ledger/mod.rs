@@ -24,6 +24,7 @@ use defib_host::clock::now;
 use jiff::tz::TimeZone;
 
 use crate::engine::Answer;
+use crate::intents::refused_unstored;
 use crate::meter::burn::Burning;
 use crate::wire::{ErrorCode, ErrorDetail};
 
@@ -274,11 +275,8 @@ impl Desk {
                 let entry = purse.fund(&agent, &unit, micros, &at);
                 let entries = self.with_unstored(&agent, [entry.clone()]);
                 if let Err(error) = self.history.store_intents(intents(&agent, &purse, entries)) {
-                    let _ = answer.send(Err(ErrorDetail {
-                        code: ErrorCode::Failed,
-                        message: format!("cannot store it, so {agent} was given nothing: {error}"),
-                        hint: Some("see that there is space in the home folder".to_owned()),
-                    }));
+                    let change = format!("fund {agent}");
+                    let _ = answer.send(Err(refused_unstored(&change, error)));
                     return;
                 }
                 self.stored(&agent);

@@ -7,14 +7,14 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
 
 use defib_core::Name;
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
+
+use crate::places::AgentFile;
 
 /// Whatever a touch can be: a new time, new content, a new file, or one that is moved there.
 const TOUCHES: WatchFlags = WatchFlags::ATTRIB
@@ -28,13 +28,12 @@ const TOUCHES: WatchFlags = WatchFlags::ATTRIB
 #[derive(Debug)]
 pub(crate) struct HeartbeatFiles {
     inotify: OwnedFd,
-    folders: BTreeMap<i32, PathBuf>,
     files: BTreeMap<Name, Watched>,
 }
 
 #[derive(Debug)]
 struct Watched {
-    file: PathBuf,
+    file: AgentFile,
     name: OsString,
     /// The watch of its folder, if there is one.
     watch: Option<i32>,
@@ -42,30 +41,29 @@ struct Watched {
 }
 
 /// What a file looked like. A touch changes it.
-type Look = (u64, i64, i64, i64, i64);
+type Look = (u64, i64, u64, i64, u64);
 
 impl HeartbeatFiles {
     pub(crate) fn new() -> Result<HeartbeatFiles, Errno> {
         let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
-        Ok(HeartbeatFiles { inotify, folders: BTreeMap::new(), files: BTreeMap::new() })
+        Ok(HeartbeatFiles { inotify, files: BTreeMap::new() })
     }
 
     /// Watches an agent's file from now on.
-    pub(crate) fn watch(&mut self, agent: &Name, file: &Path) {
+    pub(crate) fn watch(&mut self, agent: &Name, file: &AgentFile) {
         let known = self.files.get(agent);
-        if known.is_some_and(|known| known.file == file && known.watch.is_some()) {
+        if known.is_some_and(|known| known.file == *file && known.watch.is_some()) {
             return;
         }
         self.forget(agent);
-        let (Some(folder), Some(name)) = (file.parent(), file.file_name()) else { return };
+        let Some(name) = file.name().map(OsStr::to_owned) else { return };
         // An agent that touches a file in a folder of its own choice need not make the folder.
-        let _ = std::fs::create_dir_all(folder);
-        let watch = inotify::add_watch(&self.inotify, folder, TOUCHES).ok();
-        if let Some(watch) = watch {
-            self.folders.insert(watch, folder.to_owned());
-        }
-        let watched =
-            Watched { file: file.to_owned(), name: name.to_owned(), watch, seen: look(file) };
+        let watch = file.folder(true).ok().and_then(|folder| {
+            // By its descriptor: the path may lead elsewhere by now.
+            let folder = format!("/proc/self/fd/{}", folder.as_fd().as_raw_fd());
+            inotify::add_watch(&self.inotify, folder, TOUCHES).ok()
+        });
+        let watched = Watched { file: file.clone(), name, watch, seen: look(file) };
         self.files.insert(agent.clone(), watched);
     }
 
@@ -75,7 +73,6 @@ impl HeartbeatFiles {
         let Some(watch) = watched.watch else { return };
         if !self.files.values().any(|other| other.watch == Some(watch)) {
             let _ = inotify::remove_watch(&self.inotify, watch);
-            self.folders.remove(&watch);
         }
     }
 
@@ -101,7 +98,6 @@ impl HeartbeatFiles {
         }
         for watch in gone {
             // Somebody took the folder away; from here on the files are looked at.
-            self.folders.remove(&watch);
             for file in self.files.values_mut().filter(|file| file.watch == Some(watch)) {
                 file.watch = None;
             }
@@ -136,9 +132,9 @@ impl AsFd for HeartbeatFiles {
     }
 }
 
-fn look(file: &Path) -> Option<Look> {
-    let file = file.metadata().ok()?;
-    Some((file.ino(), file.mtime(), file.mtime_nsec(), file.ctime(), file.ctime_nsec()))
+fn look(file: &AgentFile) -> Option<Look> {
+    let stat = file.stat()?;
+    Some((stat.st_ino, stat.st_mtime, stat.st_mtime_nsec, stat.st_ctime, stat.st_ctime_nsec))
 }
 
 #[cfg(test)]
@@ -153,7 +149,8 @@ mod tests {
         let file = folder.path().join("deep/er/beat");
         let agent = Name::parse("a").unwrap();
         let mut files = HeartbeatFiles::new().unwrap();
-        files.watch(&agent, &file);
+        let own = folder.path().to_owned();
+        files.watch(&agent, &AgentFile { path: file.clone(), own, guarded: true, owner: None });
         assert!(files.touched().is_empty());
         File::create(&file).unwrap();
         assert_eq!(files.touched(), std::slice::from_ref(&agent), "made");

@@ -12,7 +12,7 @@ mod token;
 mod vigil;
 
 pub(crate) use notify::{Word, words};
-pub(crate) use probe::{Probed, Surroundings, watch as watch_probe};
+pub(crate) use probe::{Probed, watch as watch_probe};
 pub(crate) use sockets::Sockets;
 pub(crate) use token::{TokenHash, mint};
 pub(crate) use vigil::{Shown, Sign, Vigil, Watch};

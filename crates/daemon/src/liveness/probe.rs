@@ -1,23 +1,30 @@
 //! Probes: an agent's health, asked for from outside.
 //!
-//! One task a run, on the API's runtime, which ends with the run. Nothing here waits on the engine's
-//! thread.
+//! One task per run, on the API's runtime, which ends with the run. Nothing here waits on the engine's
+//! thread. The keeper runs an exec probe, as the agent and in its sandbox; nothing is spawned here.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use defib_config::config::{Probe, ProbeTarget};
+use defib_host::protocol::{CommandEnd, How};
 use http_body_util::Empty;
 use hyper::body::Bytes;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use rustix::io::Errno;
 use tokio::net::TcpStream;
+use tokio::sync::oneshot;
 
-use crate::errand::Errand;
 use crate::recipe::argv;
+use crate::words::stage_word;
 
 /// Until an agent is ready by its probe, it is asked this often at least.
 const STARTING: Duration = Duration::from_secs(1);
+/// The keeper holds an exec probe to its deadline. A keeper that does not answer this long after the deadline
+/// is not waited for.
+const GRACE: Duration = Duration::from_secs(30);
+/// How soon a command is asked for again while the run's last command is still being killed.
+const AGAIN: Duration = Duration::from_millis(100);
 
 /// What came of a run's probes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,13 +35,6 @@ pub(crate) enum Probed {
     Bad(String),
 }
 
-/// Where a command that is a probe is run.
-#[derive(Debug, Clone)]
-pub(crate) struct Surroundings {
-    pub(crate) env: Vec<(String, String)>,
-    pub(crate) cwd: PathBuf,
-}
-
 /// Probes until it has to be said that the run does not answer.
 ///
 /// With `makes_ready` a run is starting until the first good answer: bad ones before that do not
@@ -42,7 +42,7 @@ pub(crate) struct Surroundings {
 pub(crate) async fn watch(
     probe: Probe,
     makes_ready: bool,
-    surroundings: Surroundings,
+    run: impl Fn(Vec<String>, Duration) -> oneshot::Receiver<CommandEnd> + Send + Sync,
     tell: impl Fn(Probed) + Send,
 ) {
     let (mut starting, mut failures) = (makes_ready, 0_u32);
@@ -52,10 +52,18 @@ pub(crate) async fn watch(
         tokio::time::sleep(probe.every).await;
     }
     loop {
-        let asked = tokio::time::timeout(probe.timeout, ask(&probe, &surroundings));
-        let answer = asked.await.unwrap_or_else(|_| {
-            Err(format!("no answer within {}", defib_core::span::Shown(probe.timeout)))
-        });
+        let answer = match &probe.target {
+            ProbeTarget::Exec(command) => {
+                let asked = execute(argv(command), probe.timeout, &run);
+                tokio::time::timeout(probe.timeout.saturating_add(GRACE), asked).await
+            }
+            ProbeTarget::Http(url) => tokio::time::timeout(probe.timeout, http(url)).await,
+            ProbeTarget::Tcp(address) => {
+                let asked = async { connect(address).await.map(drop) };
+                tokio::time::timeout(probe.timeout, asked).await
+            }
+        };
+        let answer = answer.unwrap_or_else(|_| Err(no_answer(probe.timeout)));
         match answer {
             Ok(()) => {
                 failures = 0;
@@ -89,19 +97,35 @@ fn target_shown(target: &ProbeTarget) -> String {
     }
 }
 
-async fn ask(probe: &Probe, surroundings: &Surroundings) -> Result<(), String> {
-    match &probe.target {
-        ProbeTarget::Http(url) => http(url).await,
-        ProbeTarget::Tcp(address) => connect(address).await.map(drop),
-        ProbeTarget::Exec(command) => {
-            let (words, surroundings, timeout) =
-                (argv(command), surroundings.clone(), probe.timeout);
-            let run = move || {
-                let Surroundings { env, cwd } = &surroundings;
-                Errand { words: &words, env, cwd, input: &[], timeout }.run()
-            };
-            tokio::task::spawn_blocking(run).await.unwrap_or_else(|error| Err(error.to_string()))
+fn no_answer(timeout: Duration) -> String {
+    format!("no answer within {}", defib_core::span::Shown(timeout))
+}
+
+/// Has the keeper run a command, and says what is wrong with its end.
+async fn execute(
+    argv: Vec<String>,
+    timeout: Duration,
+    run: &(impl Fn(Vec<String>, Duration) -> oneshot::Receiver<CommandEnd> + Sync),
+) -> Result<(), String> {
+    loop {
+        match run(argv.clone(), timeout).await {
+            Ok(CommandEnd::Ended(How::Exited(0))) => return Ok(()),
+            Ok(CommandEnd::Ended(How::Exited(code))) => {
+                return Err(format!("it exited with {code}"));
+            }
+            Ok(CommandEnd::Ended(How::Signaled(signal))) => {
+                return Err(format!("it was ended by signal {signal}"));
+            }
+            Ok(CommandEnd::TimedOut) => return Err(no_answer(timeout)),
+            Ok(CommandEnd::NotSpawned { errno, .. }) if errno == Errno::BUSY.raw_os_error() => {}
+            Ok(CommandEnd::NotSpawned { errno, stage }) => {
+                let error = std::io::Error::from_raw_os_error(errno);
+                return Err(format!("{}: {error}", stage_word(stage)));
+            }
+            // The run is ending, or another watcher of the same run has taken over.
+            Err(_) => std::future::pending().await,
         }
+        tokio::time::sleep(AGAIN).await;
     }
 }
 

@@ -26,6 +26,7 @@ use rustix::time::Timespec;
 
 use super::heartbeat::HeartbeatFiles;
 use super::notify::{Word, words};
+use crate::places::AgentFile;
 
 /// The shortest time between two looks of the thread, and between two beats of an agent.
 const LOOK_GAP: Duration = Duration::from_millis(20);
@@ -61,8 +62,10 @@ pub(crate) struct Watch {
     pub(crate) key: RunKey,
     /// Its first process.
     pub(crate) pid: u32,
+    /// The number of its user, if that is not the daemon's.
+    pub(crate) user: Option<u32>,
     /// The file whose touch is a beat, where beats matter.
-    pub(crate) file: Option<PathBuf>,
+    pub(crate) file: Option<AgentFile>,
     /// The longest time without any activity, and the folder of its log.
     pub(crate) hang: Option<Box<(Duration, PathBuf)>>,
 }
@@ -367,7 +370,7 @@ impl Attended {
     /// word, because a helper that says something and ends cannot be asked any more.
     fn is_from_it(&self, sender: Sender) -> bool {
         let RunKey { agent, run } = &self.watch.key;
-        let own = rustix::process::geteuid().as_raw();
+        let own = self.watch.user.unwrap_or_else(|| rustix::process::geteuid().as_raw());
         let known = is_of_run(sender.pid, self.watch.pid, agent, *run);
         known.unwrap_or(sender.user == own)
     }

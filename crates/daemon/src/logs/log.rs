@@ -5,12 +5,16 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 use defib_core::{Name, RunId};
-use defib_host::output::{Moved, read_some};
+use defib_host::output::{Moved, read_some, splice_terminal};
+use rustix::io::Errno;
 
 use super::scribe::Source;
 use super::segment::{Rotation, SegmentWriter, Unwritten};
 use super::{Place, folder};
 use crate::terminal::Terminals;
+
+/// How much is taken from a terminal at a time, in bytes. The kernel holds less than that for one.
+const BLOCK: usize = 1 << 14;
 
 /// An agent's log, and where its present run began.
 pub(super) struct Log {
@@ -94,9 +98,26 @@ impl Log {
     ) -> Result<Moved, Unwritten> {
         let writer = self.writer(home, &source.agent)?;
         if !source.terminal {
-            return Ok(writer.splice_from(source.output.as_fd())?);
+            return Ok(writer.splice_from(source.output.as_fd(), None)?);
         }
-        let mut block = [0; 1 << 14];
+        if let Some(relay) = &source.relay {
+            // Each byte is in the terminal, in the relay or in the file at any time. A kill between two
+            // of these calls leaves the rest to the next daemon.
+            let came = match splice_terminal(&source.output, &relay.write, BLOCK) {
+                Err(Errno::INVAL) => None,
+                came => Some(came.map_err(io::Error::from)?),
+            };
+            let mut show = |bytes: &[u8]| terminals.wrote(&source.agent, source.run, bytes);
+            let moved = writer.splice_from(relay.read.as_fd(), Some(&mut show))?;
+            match (moved, came) {
+                (Moved::Bytes(_), _) => return Ok(moved),
+                (_, Some(Moved::End)) => return Ok(Moved::End),
+                (_, Some(_)) => return Ok(Moved::WouldBlock),
+                // This kernel cannot splice from a terminal, and the relay is empty.
+                (_, None) => {}
+            }
+        }
+        let mut block = [0; BLOCK];
         let moved = read_some(&source.output, &mut block).map_err(io::Error::from)?;
         if let Moved::Bytes(read) = moved {
             terminals.wrote(&source.agent, source.run, &block[..read]);

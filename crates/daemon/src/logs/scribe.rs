@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use defib_core::{Name, RunId};
 use defib_host::clock::now;
-use defib_host::output::{Moved, read_some};
+use defib_host::output::{Moved, Relay, read_some};
 use defib_host::pack;
 use defib_host::protocol::RunKey;
 use defib_host::wake::Waker;
@@ -195,6 +195,8 @@ pub struct Source {
     pub output: Arc<OwnedFd>,
     /// Whether that is a terminal.
     pub terminal: bool,
+    /// The pipe between a terminal and its log, which the keeper holds too.
+    pub relay: Option<Box<Relay>>,
     /// Whether somebody waits for its first bytes.
     pub listened_for: bool,
     /// Whether it asks something, on its terminal.
@@ -207,7 +209,27 @@ impl Source {
     /// The output of a run, of which nothing is known yet.
     pub const fn new(agent: Name, run: RunId, output: Arc<OwnedFd>, terminal: bool) -> Source {
         let prompt = PromptWatch::new();
-        Source { agent, run, output, terminal, listened_for: false, prompt, large: false }
+        Source {
+            agent,
+            run,
+            output,
+            terminal,
+            relay: None,
+            listened_for: false,
+            prompt,
+            large: false,
+        }
+    }
+}
+
+impl Source {
+    /// Reads and drops what there is, a relay's bytes before its terminal's. Gives the number of bytes,
+    /// and whether no more will come.
+    fn read_away(&self, mut look: impl FnMut(&[u8])) -> (u64, bool) {
+        let relay = self.relay.as_ref();
+        let (relayed, _) = relay.map_or((0, false), |relay| read_away(&relay.read, &mut look));
+        let (read, ended) = read_away(&self.output, &mut look);
+        (relayed + read, ended)
     }
 }
 
@@ -365,6 +387,10 @@ impl Desk {
         self.next_key += 1;
         let data = epoll::EventData::new_u64(key);
         if epoll::add(&self.set, &source.output, data, epoll::EventFlags::IN).is_ok() {
+            if let Some(relay) = &source.relay {
+                // A killed daemon may have left bytes in it, which no event of the terminal announces.
+                let _ = epoll::add(&self.set, &relay.read, data, epoll::EventFlags::IN);
+            }
             source.large = self.room.recognise(&source.output);
             self.sources.insert(key, source);
         }
@@ -460,7 +486,7 @@ impl Desk {
             // It is opened anew when there is more, and may be well by then.
             log.close();
         }
-        let (read, ended) = read_away(&source.output, |block| {
+        let (read, ended) = source.read_away(|block| {
             if source.terminal {
                 self.terminals.wrote(&source.agent, source.run, block);
             }
@@ -518,6 +544,9 @@ impl Desk {
     /// Nothing more will come from a source.
     fn give_up(&mut self, source: &Source) {
         let _ = epoll::delete(&self.set, &source.output);
+        if let Some(relay) = &source.relay {
+            let _ = epoll::delete(&self.set, &relay.read);
+        }
         self.room.give_back(source.large);
     }
 
@@ -543,7 +572,7 @@ impl Desk {
     /// Reads what comes from who is not listened to any more.
     fn pass_over(&mut self, key: u64) {
         let Some(source) = self.unheard.get(&key) else { return };
-        let (_, ended) = read_away(&source.output, |_| {});
+        let (_, ended) = source.read_away(|_| {});
         if ended && let Some(source) = self.unheard.remove(&key) {
             self.give_up(&source);
         }

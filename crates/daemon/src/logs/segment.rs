@@ -70,6 +70,9 @@ pub struct SegmentWriter {
     runs: RunIndex,
 }
 
+/// Receives the bytes that were just moved to the log.
+type Viewer<'a> = &'a mut dyn FnMut(&[u8]);
+
 impl SegmentWriter {
     /// Opens an agent's log where its last writer left it, whatever became of that.
     pub fn open(folder: &Path, rotation: Rotation) -> io::Result<SegmentWriter> {
@@ -117,10 +120,18 @@ impl SegmentWriter {
     }
 
     /// Moves what is in a pipe to the log, without a copy. What was moved is in the file, also if
-    /// this process dies the moment after.
-    pub(super) fn splice_from(&mut self, pipe: BorrowedFd<'_>) -> io::Result<Moved> {
+    /// this process dies the moment after. `look` is called with the bytes, read back from the file.
+    pub(super) fn splice_from(
+        &mut self,
+        pipe: BorrowedFd<'_>,
+        look: Option<Viewer<'_>>,
+    ) -> io::Result<Moved> {
         let moved = splice_to(pipe, &self.file, self.size, CHUNK)?;
         if let Moved::Bytes(bytes) = moved {
+            if let Some(look) = look {
+                // Somebody who has cut the file short meanwhile has also taken it from the viewers.
+                look(&bytes_of(&self.file, self.size, bytes as u64).unwrap_or_default());
+            }
             self.size += bytes as u64;
             self.rotate_if_full()?;
         }

@@ -69,7 +69,7 @@ const NETWORK: [&str; 12] = [
 
 /// The same, as people are told.
 pub(crate) const IN_WORDS: [&str; 5] = [
-    "its own command, with its loader or interpreter, may be run",
+    "its own command and its probe's, with their loaders or interpreters, may be run",
     "libraries, /proc, time zones, locales, /etc/passwd and the like may be read",
     "/dev/null, zero, full, random, urandom, tty and its own terminal may be used",
     "its state folder and its heartbeat file may be read and written",
@@ -108,10 +108,13 @@ pub(super) fn add(
         }
     }
     give(&situation.state, READ_WRITE);
-    give(&situation.heartbeat, READ_WRITE);
-    let command = order.argv.first();
-    let command = command.and_then(|name| find_program(name, surroundings.search, &situation.cwd));
-    if let Some(command) = command {
+    if let Some(heartbeat) = &situation.heartbeat {
+        give(heartbeat, READ_WRITE);
+    }
+    let commands = order.argv.first().into_iter().chain(&situation.probe);
+    let commands =
+        commands.filter_map(|name| find_program(name, surroundings.search, &situation.cwd));
+    for command in commands {
         for file in program::needed(&command, surroundings.search, &situation.cwd) {
             give(&file, EXEC);
         }

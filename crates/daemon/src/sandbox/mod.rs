@@ -27,8 +27,10 @@ pub(crate) struct Situation {
     pub(crate) cwd: PathBuf,
     /// Its state folder.
     pub(crate) state: PathBuf,
-    /// The file whose touch is a beat.
-    pub(crate) heartbeat: PathBuf,
+    /// The program of its exec probe, as the file names it.
+    pub(crate) probe: Option<String>,
+    /// The file whose touch is a beat, if it is not in the state folder.
+    pub(crate) heartbeat: Option<PathBuf>,
     /// The port of ours to which it sends what it uses, where it does.
     pub(crate) meter: Option<u16>,
 }

@@ -26,8 +26,9 @@ fn confined(cwd: &Path, tokens: &[&str], env: &[(&str, &str)]) -> Option<Confine
     let state = cwd.join("state");
     let situation = Situation {
         cwd: cwd.to_owned(),
-        heartbeat: state.join("heartbeat"),
+        heartbeat: Some(state.join("heartbeat")),
         state,
+        probe: None,
         meter: Some(4318),
     };
     confine(&tokens, &order(cwd, env), &situation)

@@ -164,6 +164,16 @@ impl Terminal {
 }
 
 /// Nothing that is done under these locks can leave half a state behind.
+/// Number of lines on a small screen after these bytes, for the fuzzer. The screen is also resized and drawn.
+pub(crate) fn read_any(bytes: &[u8]) -> usize {
+    let mut screen = Screen::new(TerminalSize { rows: 5, columns: 20 });
+    let (first, second) = bytes.split_at(bytes.len() / 2);
+    screen.feed(first);
+    screen.resize(TerminalSize { rows: 3, columns: 7 });
+    screen.feed(second);
+    screen.drawn().len() + screen.lines().len()
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -4,6 +4,7 @@
 #![allow(clippy::wildcard_enum_match_arm, reason = "a test waits for one of many news")]
 #![allow(clippy::needless_pass_by_value, reason = "requests are made where they are asked")]
 
+mod commands;
 mod confining;
 mod endings;
 mod extremes;

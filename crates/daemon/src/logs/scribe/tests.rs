@@ -51,6 +51,20 @@ impl Office {
         Mouth { output, pipe }
     }
 
+    /// Attaches a terminal with a relay in which an earlier daemon has left bytes. A pipe stands in for
+    /// the terminal's master.
+    fn attach_relayed(&self, agent: &str, left: &str) -> Mouth {
+        let (output, pipe) = std::io::pipe().unwrap();
+        let (read, mut write) = std::io::pipe().unwrap();
+        rustix::io::ioctl_fionbio(&read, true).unwrap();
+        write.write_all(left.as_bytes()).unwrap();
+        let output = Arc::new(OwnedFd::from(output));
+        let mut source = Source::new(name(agent), RunId(1), output.clone(), true);
+        source.relay = Some(Box::new(Relay { read: read.into(), write: write.into() }));
+        self.scribe.attach(source, ROTATION);
+        Mouth { output, pipe }
+    }
+
     /// Waits for a run to be closed, and gives its tail.
     fn close(&self, agent: &str, run: u64) -> Vec<u8> {
         let (then, tail) = channel();
@@ -214,4 +228,33 @@ fn large_pipes_that_have_gone_make_room_for_others() {
             office.close("a", run);
         }
     }
+}
+
+#[test]
+fn bytes_in_a_relay_reach_the_log_without_any_event_of_the_terminal() {
+    let office = Office::new();
+    let _mouth = office.attach_relayed("a", "left behind\n");
+    await_that("the log has it", || {
+        office.folder("a").exists() && office.log("a") == "left behind\n"
+    });
+}
+
+#[test]
+fn bytes_in_a_relay_come_before_those_of_the_terminal() {
+    let office = Office::new();
+    let mut mouth = office.attach_relayed("a", "left behind, ");
+    mouth.say("and the rest\n");
+    drop(mouth);
+    assert_eq!(office.close("a", 1), b"left behind, and the rest\n");
+    assert_eq!(office.log("a"), "left behind, and the rest\n");
+}
+
+#[test]
+fn bytes_in_a_relay_that_a_full_disk_costs_are_counted() {
+    let office = Office::new();
+    office.without_space_for("a");
+    let mut mouth = office.attach_relayed("a", "12345");
+    mouth.say("678");
+    office.close("a", 1);
+    assert_eq!(office.lost().iter().sum::<u64>(), 8);
 }

@@ -1,0 +1,36 @@
+//! The texts for people whose keeper is older than the daemon and cannot run their agents' commands.
+
+/// The reason that `status` shows for an agent whose exec probe is not run.
+pub(crate) const HELD: &str = "exec probe not run, the keeper is too old";
+/// What the operator does about it.
+pub(crate) const REPLACE_KEEPER: &str = "`defib down --all && defib up` replaces the keeper";
+/// Maximum number of agents that a warning names.
+const MOST_NAMED: usize = 5;
+
+/// Says whose exec probes are not run, why, and what to do.
+pub fn held_warning(agents: &[&str]) -> String {
+    let more = match agents.len().saturating_sub(MOST_NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let named = agents.iter().take(MOST_NAMED).copied().collect::<Vec<_>>().join(", ");
+    format!(
+        "the exec probe of {named}{more} is not run: the running keeper is too old to run it as its \
+         agent. The keeper must be restarted; {REPLACE_KEEPER}."
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warning_names_a_few_agents_and_the_remedy() {
+        let told = held_warning(&["a", "b"]);
+        assert!(told.starts_with("the exec probe of a, b is not run"), "{told}");
+        assert!(told.contains("keeper must be restarted"), "{told}");
+        assert!(told.contains("`defib down --all && defib up`"), "{told}");
+        let told = held_warning(&["a", "b", "c", "d", "e", "f", "g"]);
+        assert!(told.contains("of a, b, c, d, e and 2 more is"), "{told}");
+    }
+}
