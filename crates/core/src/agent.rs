@@ -211,6 +211,11 @@ impl Life {
         }
     }
 
+    /// The latest run of an agent that rests. That run has ended, whatever an older record says.
+    pub fn rested_after(&self) -> Option<RunId> {
+        self.rests().then_some(self.last_run)
+    }
+
     /// No run of it lives, as others have written down. One that is known here all the same was
     /// stored for its wish to end, which has come true.
     pub fn has_ended(&mut self) {

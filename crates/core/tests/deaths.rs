@@ -274,21 +274,37 @@ fn a_quota_waits_for_its_reset_and_spends_no_crash_budget() {
     assert_eq!(failures, 0);
 }
 
-#[test]
-fn a_reset_in_the_past_is_now_and_one_too_far_is_in_eight_days() {
-    let mut bench = Bench::solo(&default());
-    let finding = |millis| defib_core::run::ExitReport {
+/// The end of a run at a limit with this stated reset.
+fn quota_until(millis: i64) -> defib_core::run::ExitReport {
+    defib_core::run::ExitReport {
         status: Status::Exited(1),
         finding: Some(defib_core::run::Finding {
             class: Class::Quota,
             evidence: None,
             resets_at: Some(defib_core::Wall::from_millis(millis)),
         }),
-    };
-    bench.end("a", finding(5));
+    }
+}
+
+#[test]
+fn a_reset_in_the_past_is_now_and_one_too_far_is_in_eight_days() {
+    let mut bench = Bench::solo(&default());
+    bench.end("a", quota_until(5));
     assert_eq!(bench.state("a"), State::Running);
-    bench.end("a", finding(i64::MAX));
+    bench.end("a", quota_until(i64::MAX));
     assert_eq!(bench.pass_to_next(), secs(8 * 86_400));
+}
+
+#[test]
+fn limit_that_outlives_its_stated_reset_is_retried_at_growing_intervals() {
+    let mut bench = Bench::solo(&default());
+    bench.end("a", quota_until(5));
+    let mut waits = Vec::new();
+    for _ in 0..8 {
+        bench.end("a", quota_until(5));
+        waits.push(bench.pass_to_next().as_secs());
+    }
+    assert_eq!(waits, [5, 10, 20, 40, 80, 160, 300, 300]);
 }
 
 #[test]

@@ -142,6 +142,38 @@ fn journal_cut_short_starts_no_agent_at_rest() {
     }
 }
 
+/// Goal: an agent that halted is not started again because the history does not know that its run ended.
+/// Method: the history is an old copy, from before the halt, and the journal is empty.
+#[test]
+fn stored_rest_wins_over_a_history_that_ends_before_it() {
+    let bench = bench();
+    let go = bench.home().join("go");
+    let script = format!("await {} exit 3", go.display());
+    let options = "exit_codes = { 3 = \"config\" }\non = { config = \"halt\" }";
+    let events =
+        bench.up(&[bench.agent("halted", &script, options), bench.agent("running", "forever", "")]);
+    events.of("halted", "run-ready");
+    let old = tempfile::tempdir().unwrap();
+    let history = ["history.db", "history.db-wal"];
+    await_that("the run in the history", || {
+        copy_files(&bench.home(), old.path(), &history);
+        let bytes = |file| std::fs::read(old.path().join(file)).unwrap_or_default();
+        history.iter().any(|file| bytes(file).windows(9).any(|word| word == b"run-ready"))
+    });
+    std::fs::write(&go, "").unwrap();
+    events.of("halted", "halted");
+    drop(events);
+    await_that("the halt on disk", || is_in_intents(&bench, "Halted"));
+    bench.kill_both();
+    let _ = std::fs::remove_file(bench.home().join("history.db-shm"));
+    copy_files(old.path(), &bench.home(), &history);
+    std::fs::write(bench.home().join("journal"), "").unwrap();
+    bench.defib(&["up", "--detach"]).good();
+    bench.await_state("running", "running");
+    let status = bench.status("halted");
+    assert_eq!((&status["state"], &status["run"]), (&"halted".into(), &1.into()), "{status}");
+}
+
 /// What an accident does to a file; the second path is an old copy of it.
 type Accident = (&'static str, fn(&Path, &Path));
 

@@ -329,6 +329,11 @@ impl Engine {
         let newer = mark.map(|mark| facts::after(&self.history, mark)).unwrap_or_default();
         // Known only by events so far: it is stored before the mark passes those events.
         self.history.store_later(facts::recall(&mut lives, mark, last_days, newer));
+        // A stored rest is newer than a history that does not know the end of the run before it.
+        let rested: BTreeMap<Name, RunId> = lives
+            .iter()
+            .filter_map(|(name, life)| Some((name.clone(), life.rested_after()?)))
+            .collect();
         if is_new {
             // Its logs still have what earlier runs wrote, by their numbers.
             for name in self.declared.keys() {
@@ -341,7 +346,8 @@ impl Engine {
             life.number_from(run);
         }
         self.recall_deaths();
-        let open = open_runs(&self.history);
+        let mut open = open_runs(&self.history);
+        open.retain(|run| rested.get(&run.agent).is_none_or(|ended| run.run > *ended));
         let living: BTreeSet<&Name> = open.iter().map(|run| &run.agent).collect();
         for (name, life) in &mut lives {
             if !living.contains(name) {

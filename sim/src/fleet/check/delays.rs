@@ -145,7 +145,9 @@ impl Delays {
                     let wait = wait_ms.map(Duration::from_millis);
                     let pause = wait.and_then(|wait| wait.checked_sub(until));
                     let allowed = if jitters { PAUSE } else { Duration::ZERO..=ROUNDING };
-                    let fits = pause.is_some_and(|pause| allowed.contains(&pause));
+                    // A limit that outlives its stated reset is retried at growing intervals.
+                    let retries = until.is_zero() && wait.is_some_and(is_retry);
+                    let fits = retries || pause.is_some_and(|pause| allowed.contains(&pause));
                     Invariant::Delay.check(fits, || {
                         format!("a{slot}: it waits {wait:?} for a reset in {until:?}")
                     })?;
@@ -218,6 +220,18 @@ fn is_allowed(policy: &Policy, class: Class, attempt: u64, delay: Duration) -> C
         (_, Pace::Environment) => Backoff::ENVIRONMENT,
         (_, Pace::AtOnce) => Backoff::NONE,
     };
+    Invariant::Delay.check(is_delay_of(&rule, attempt, delay), || {
+        format!("a delay of {delay:?} at attempt {attempt} after {class}, under {rule:?}")
+    })
+}
+
+/// Whether the wait is one of the delays for trouble in the environment. From attempt 7 on the cap applies.
+fn is_retry(wait: Duration) -> bool {
+    (1..=7).any(|attempt| is_delay_of(&Backoff::ENVIRONMENT, attempt, wait))
+}
+
+/// Whether a rule gives this delay at this attempt.
+fn is_delay_of(rule: &Backoff, attempt: u64, delay: Duration) -> bool {
     let n = i32::try_from(attempt.max(1)).unwrap_or(i32::MAX);
     let exponent = (n - 1).saturating_add(i32::try_from(rule.first_exponent).unwrap_or(i32::MAX));
     let base = rule.base.as_secs_f64();
@@ -230,8 +244,5 @@ fn is_allowed(policy: &Policy, class: Class, attempt: u64, delay: Duration) -> C
     let cap = rule.cap.as_secs_f64();
     let (low, high) = (plain * (1.0 - rule.jitter), plain * (1.0 + rule.jitter));
     let delay = delay.as_secs_f64();
-    let allowed = delay >= low.min(cap) - 0.001 && delay <= high.min(cap) + 0.001;
-    Invariant::Delay.check(allowed, || {
-        format!("a delay of {delay} s at attempt {attempt} after {class}, under {rule:?}")
-    })
+    delay >= low.min(cap) - 0.001 && delay <= high.min(cap) + 0.001
 }
