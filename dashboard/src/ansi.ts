@@ -32,13 +32,18 @@ export interface Piece {
 const ESCAPE = /\x1b(?:\[([0-?]*)[ -/]*([@-~])|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[PX^_][^\x1b]*(?:\x1b\\)?|[ -/]*[0-~])|\x1b$/g;
 const CONTROL = /[\x00-\x08\x0b-\x1f\x7f\u0080-\u009f]/g;
 
+// Characters that change the reading direction or end a line: a text could look like another one.
+const MISLEADING = /[\u202a-\u202e\u2066-\u2069\u2028\u2029]/g;
+
+const visible = (text: string) => text.replace(CONTROL, "").replace(MISLEADING, "\ufffd");
+
 /** A line in pieces of one look each, and the look that the next line begins with. */
 export function pieces(line: string, begin: Look): { pieces: Piece[]; end: Look } {
   const found: Piece[] = [];
   let look = begin;
   let from = 0;
   const add = (text: string) => {
-    const clean = text.replace(CONTROL, "");
+    const clean = visible(text);
     if (clean !== "") found.push({ text: clean, look });
   };
   for (const match of line.matchAll(ESCAPE)) {
@@ -52,7 +57,7 @@ export function pieces(line: string, begin: Look): { pieces: Piece[]; end: Look 
 
 /** The text of a line without anything for terminals. */
 export function plain(line: string): string {
-  return line.replace(ESCAPE, "").replace(CONTROL, "");
+  return visible(line.replace(ESCAPE, ""));
 }
 
 /** What is left of a line that was overwritten from its beginning, as progress bars do. */

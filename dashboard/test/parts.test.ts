@@ -30,6 +30,7 @@ describe("colours", () => {
     expect(plain("\x1b]0;title\x07a\x1b[2Kb\x1b(Bc\x07\x1b[?25l\x1b")).toBe("abc");
     expect(plain("\x1b]8;;http://evil\x1b\\link\x1b]8;;\x1b\\")).toBe("link");
     expect(pieces("a\x07\x00b\x9bc", PLAIN).pieces).toEqual([{ text: "abc", look: PLAIN }]);
+    expect(plain("a\u202eb\u2066c")).toBe("a\ufffdb\ufffdc");
     expect(overwritten("10%\r50%\r100%\r")).toBe("100%");
   });
 

@@ -459,6 +459,9 @@ impl Client {
 
     fn start_keeper(&self) -> Result<Child, Failure> {
         let program = std::env::current_exe().map_err(|error| Failure::new(Code::Failed, error))?;
+        for line in defib_host::odd_files::clear_for_keeper(self.home.path()) {
+            anstream::eprintln!("warning: {line}");
+        }
         let log = self.log();
         let opened = OpenOptions::new().create(true).append(true).mode(0o600).open(&log);
         let file = opened.map_err(|error| {

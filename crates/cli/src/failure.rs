@@ -4,6 +4,7 @@ use std::fmt;
 use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
+use defib_core::screen;
 
 /// The exit codes that scripts depend on. 0 is fine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,10 +92,11 @@ impl Failure {
         let error = Style::new().bold().fg_color(Some(AnsiColor::Red.into()));
         let help = Style::new().bold().fg_color(Some(AnsiColor::Cyan.into()));
         if !self.message.is_empty() {
-            anstream::eprintln!("{error}error{error:#}: {}", self.message);
+            // It may quote an agent's words.
+            anstream::eprintln!("{error}error{error:#}: {}", screen::plain(&self.message));
         }
         if let Some(hint) = self.hint {
-            anstream::eprintln!("{help}help{help:#}: {hint}");
+            anstream::eprintln!("{help}help{help:#}: {}", screen::plain(&hint));
         }
         ExitCode::from(self.code as u8)
     }

@@ -2,23 +2,28 @@
 //! `head` has seen enough.
 
 use std::borrow::Cow;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 
 use anstream::ColorChoice;
+use defib_core::screen;
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::failure::{Code, Failure};
 
-/// Writes a text, without its colours where nobody would see them.
+/// Writes a text, without its colours where nobody would see them. On a terminal, control sequences that
+/// an agent put into the text are removed.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     draw("", text, "")
 }
 
-/// Writes a text like [`print`], between words to a terminal that are no colours and always go out.
+/// Writes a text like [`print`]. `before` and `after` are our own words to the terminal and pass unchanged.
 pub(crate) fn draw(before: &str, text: &str, after: &str) -> Result<(), Failure> {
-    let text: Cow<'_, str> = match anstream::AutoStream::choice(&io::stdout()) {
-        ColorChoice::Never => anstream::adapter::strip_str(text).to_string().into(),
-        ColorChoice::Auto | ColorChoice::AlwaysAnsi | ColorChoice::Always => text.into(),
+    let is_coloured = anstream::AutoStream::choice(&io::stdout()) != ColorChoice::Never;
+    let text: Cow<'_, str> = match (io::stdout().is_terminal(), is_coloured) {
+        (true, true) => screen::coloured(text).into(),
+        (true, false) => screen::plain(text).into(),
+        (false, true) => text.into(),
+        (false, false) => anstream::adapter::strip_str(text).to_string().into(),
     };
     // In one piece: a table of a thousand lines is not a thousand writes.
     raw(format!("{before}{text}{after}").as_bytes()).map(drop)
@@ -44,6 +49,13 @@ pub(crate) fn json(value: &impl serde::Serialize) -> Result<(), Failure> {
     let text =
         serde_json::to_string_pretty(value).map_err(|error| Failure::new(Code::Failed, error))?;
     print(&format!("{text}\n"))
+}
+
+/// Writes a line, with an agent's words made harmless if it goes to a terminal. Says whether the reader
+/// wants more.
+pub(crate) fn line(text: &str) -> Result<bool, Failure> {
+    let text = if io::stdout().is_terminal() { screen::plain(text) } else { text.to_owned() };
+    raw(format!("{text}\n").as_bytes())
 }
 
 /// Writes bytes as they are. Says whether the reader wants more.

@@ -3,9 +3,10 @@
 use std::fmt::Write as _;
 
 use anstyle::Style;
+use defib_core::screen::one_line;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// A cell: its text and how it looks.
+/// A cell: its text, on one line and without control characters, and how it looks.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Cell {
     text: String,
@@ -14,11 +15,11 @@ pub(crate) struct Cell {
 
 impl Cell {
     pub(crate) fn new(text: impl Into<String>) -> Cell {
-        Cell { text: text.into(), style: Style::new() }
+        Cell::styled(text, Style::new())
     }
 
     pub(crate) fn styled(text: impl Into<String>, style: Style) -> Cell {
-        Cell { text: text.into(), style }
+        Cell { text: one_line(&text.into()), style }
     }
 }
 

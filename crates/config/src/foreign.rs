@@ -264,8 +264,8 @@ pub(crate) fn read(
     }
 }
 
-/// A name of ours for a foreign one: of the characters that ours have, and unlike those that are
-/// there already.
+/// A name of ours for a foreign one: of the characters that ours have, and unlike those that were given
+/// in the same table.
 fn named_alike(
     theirs: &str,
     span: Span,
@@ -274,14 +274,7 @@ fn named_alike(
 ) -> String {
     let fitting =
         name_of_folder(theirs).map_or_else(|| "agent".to_owned(), |name| name.to_string());
-    let mut name = fitting.clone();
-    let mut number = 2;
-    while taken.has(&name) {
-        // Cut where the number would make it too long.
-        let kept: String = fitting.chars().take(56).collect();
-        name = format!("{kept}-{number}");
-        number += 1;
-    }
+    let name = taken.take_name(&fitting);
     if name != theirs {
         let message = format!("{} is called `{name}` here", quoted(theirs));
         findings

@@ -30,6 +30,7 @@ pub mod preset;
 pub mod record;
 pub mod rng;
 pub mod run;
+pub mod screen;
 pub mod signal;
 pub mod span;
 pub mod time;

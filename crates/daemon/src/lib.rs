@@ -103,6 +103,10 @@ pub fn run(options: DaemonOptions) -> io::Result<Will> {
     defib_host::raise_descriptor_limit();
     // What agents are given passes through our memory.
     defib_host::hide_memory();
+    let obstacles = defib_host::odd_files::clear_home(&home);
+    for line in &obstacles {
+        say!("{line}");
+    }
     let path = home.join("history.db");
     let wake = Arc::new(Waker::new()?);
     let (tell, troubles) = std::sync::mpsc::channel();
@@ -139,6 +143,7 @@ pub fn run(options: DaemonOptions) -> io::Result<Will> {
         terminals: terminals.clone(),
         runtime: runtime.handle().clone(),
         troubles,
+        obstacles,
         wake,
         awaits_up,
         site,

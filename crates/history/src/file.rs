@@ -79,10 +79,7 @@ pub(crate) fn open(path: &Path, layout: &Layout) -> Result<Opening, HistoryError
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    // A FIFO would block the open; a folder or a device cannot hold a database.
-    if fs::metadata(path).is_ok_and(|meta| !meta.is_file()) {
-        return Err(HistoryError::Damaged("it is not a regular file".into()));
-    }
+    refuse_odd(path)?;
     // What agents printed is nobody else's business; the log takes its mode from the file. Where this
     // fails, opening says why.
     drop(fs::OpenOptions::new().create(true).append(true).mode(0o600).open(path));
@@ -119,11 +116,22 @@ pub(crate) fn open(path: &Path, layout: &Layout) -> Result<Opening, HistoryError
     Ok(Opening { connection, identity, checked })
 }
 
+/// Refuses what cannot hold a database: a FIFO would block the open, and a symlink that leads nowhere would
+/// put the database somewhere else.
+pub(crate) fn refuse_odd(path: &Path) -> Result<(), HistoryError> {
+    let is_there = fs::symlink_metadata(path).is_ok();
+    if is_there && !fs::metadata(path).is_ok_and(|meta| meta.is_file()) {
+        return Err(HistoryError::Damaged("it is not a regular file".into()));
+    }
+    Ok(())
+}
+
 /// Opens a file only to read it.
 pub(crate) fn open_to_read(path: &Path, layout: &Layout) -> Result<Connection, HistoryError> {
     if !path.exists() {
         return Err(HistoryError::Absent(path.into()));
     }
+    refuse_odd(path)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(READER_PATIENCE)?;
@@ -140,6 +148,7 @@ pub(crate) fn open_alone(path: &Path, layout: &Layout) -> Result<Connection, His
     if !path.exists() {
         return Err(HistoryError::Absent(path.into()));
     }
+    refuse_odd(path)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;

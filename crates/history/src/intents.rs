@@ -197,9 +197,10 @@ pub(crate) struct Salvage {
 impl Salvage {
     pub(crate) fn of_file(path: &Path) -> Salvage {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        match Connection::open_with_flags(path, flags) {
-            Ok(old) => Salvage::of(&old),
-            Err(_) => Salvage::default(),
+        // A FIFO that stood in its place would block.
+        match file::refuse_odd(path).map(|()| Connection::open_with_flags(path, flags)) {
+            Ok(Ok(old)) => Salvage::of(&old),
+            Ok(Err(_)) | Err(_) => Salvage::default(),
         }
     }
 

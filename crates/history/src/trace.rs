@@ -4,10 +4,11 @@
 //! output whatever is in it. Other lines that got between those of a trace are left out. Prose that
 //! only speaks of a trace is none: there must be a frame.
 
-mod clean;
 mod languages;
 #[cfg(test)]
 mod tests;
+
+use defib_core::screen::{Colours, Screen};
 
 use crate::postmortem::TAIL_MAX;
 
@@ -23,8 +24,8 @@ const CUT: &str = "\n[…]\n";
 /// is replaced.
 pub fn find_trace(tail: &[u8]) -> Option<String> {
     let tail = &tail[tail.len().saturating_sub(TAIL_MAX)..];
-    let lines = clean::lines(tail);
-    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    let text = Screen::new(Colours::Remove).push(tail);
+    let lines: Vec<&str> = text.lines().collect();
     let mut last = None;
     let mut at = 0;
     while at < lines.len() {

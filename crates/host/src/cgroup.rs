@@ -4,8 +4,9 @@
 //! to read and one to write. A file of a cgroup that was read once keeps a page of kernel memory for as
 //! long as it is open; so only a few are, those of the agents that died last and run again.
 //!
-//! Invariant: only folders below one that carries this home's key are ever made, killed or removed.
-//! It refuses to enable controllers or to move anybody: processes are born in their cgroup.
+//! Invariant: only folders below one that carries this home's key are ever made or killed. Those of other
+//! homes are removed if their keeper is dead and no process is in them.
+//! Nothing here enables controllers or moves processes: processes are born in their cgroup.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
@@ -17,6 +18,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, Dir, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::Pid;
+
+use crate::stat::Stat;
 
 /// The folder that holds the agents' cgroups.
 pub(crate) struct Cgroups {
@@ -206,24 +209,61 @@ fn is_below_stale(cgroup: &str, prefix: &str) -> bool {
     place.split('/').any(|part| part.starts_with(prefix) && part != own)
 }
 
-/// Kills what an earlier keeper of this home left in its cgroups, and removes those that are empty.
+/// Kills what an earlier keeper of this home left in its cgroups, and removes those that are empty. Then
+/// removes the empty cgroups that dead keepers of other homes left beside them: a home that is deleted, such
+/// as a test's, has no later keeper that could do it.
 pub(crate) fn sweep(home_key: &str, places: &Path) {
     for_each_stale(home_key, places, |above, name, folder| {
         kill_at(folder, "cgroup.kill");
         remove_below(folder);
         let _ = rustix::fs::unlinkat(above, name, AtFlags::REMOVEDIR);
     });
+    for above in all_places(places).iter().filter_map(|place| open_folder(place)) {
+        remove_abandoned(&above, lives);
+    }
+}
+
+/// Whether a process lives. A zombie does not.
+fn lives(pid: &str) -> bool {
+    let pid = pid.parse().ok().and_then(Pid::from_raw);
+    pid.and_then(Stat::of).is_some_and(|stat| stat.lives())
+}
+
+/// Removes the folders of keepers that do not live, as far as they are empty.
+fn remove_abandoned(above: &OwnedFd, lives: impl Fn(&str) -> bool) {
+    for name in names(above) {
+        if keeper_of(&name).is_some_and(|pid| !lives(pid))
+            && let Ok(folder) = open_at(above, &name, FOLDER)
+        {
+            // The kernel keeps a folder in which a process lives.
+            remove_below(&folder);
+            let _ = rustix::fs::unlinkat(above, &name, AtFlags::REMOVEDIR);
+        }
+    }
+}
+
+/// The process that made a folder, if its name is one of ours: `defib-`, a key in hex, `-`, a number.
+fn keeper_of(name: &str) -> Option<&str> {
+    let (key, pid) = name.strip_prefix("defib-")?.split_once('-')?;
+    let is_key = !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let is_pid = !pid.is_empty() && pid.bytes().all(|byte| byte.is_ascii_digit());
+    (is_key && is_pid).then_some(pid)
+}
+
+/// The places that are written down, and the caller's own.
+fn all_places(places: &Path) -> Vec<PathBuf> {
+    let mut places = written_down(places);
+    places.extend(own_cgroup());
+    places.sort_unstable();
+    places.dedup();
+    places
 }
 
 /// The earlier keeper may have been started from another login, which is in another cgroup: so those
 /// that are written down are looked into as well as the caller's own.
 fn for_each_stale(home_key: &str, places: &Path, mut action: impl FnMut(&OwnedFd, &str, &OwnedFd)) {
     let Some(prefix) = folder_prefix(home_key) else { return };
-    let mut places = written_down(places);
-    places.extend(own_cgroup());
-    places.sort_unstable();
-    places.dedup();
-    for above in places.iter().filter_map(|place| open_folder(place)) {
+    for above in all_places(places).iter().filter_map(|place| open_folder(place)) {
         for name in stale_names(&above, &prefix) {
             if let Ok(folder) = open_at(&above, &name, FOLDER) {
                 action(&above, &name, &folder);
@@ -373,6 +413,24 @@ mod tests {
         assert_eq!(found("0::/docker/abcd\n", container), None);
         assert_eq!(found("0::/../other\n", unified), None);
         assert_eq!(found("1:cpu:/\n", unified), None);
+    }
+
+    #[test]
+    fn only_folders_of_dead_keepers_are_removed() {
+        let root = std::env::temp_dir().join(format!("defib-cgroups-{}", std::process::id()));
+        for name in
+            ["defib-6b-7/a@1/inner", "defib-6b-8/a@1", "defib-6b", "defib-xy-7", "other-6b-7"]
+        {
+            std::fs::create_dir_all(root.join(name)).unwrap();
+        }
+        // A file stands for a process: its folder cannot be removed.
+        std::fs::create_dir_all(root.join("defib-6c-7/a@1")).unwrap();
+        std::fs::write(root.join("defib-6c-7/a@1/process"), "").unwrap();
+        remove_abandoned(&open_folder(&root).unwrap(), |pid| pid == "8");
+        let mut left = names(&open_folder(&root).unwrap());
+        left.sort_unstable();
+        assert_eq!(left, ["defib-6b", "defib-6b-8", "defib-6c-7", "defib-xy-7", "other-6b-7"]);
+        std::fs::remove_dir_all(root).unwrap();
     }
 
     #[test]

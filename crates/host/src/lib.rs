@@ -36,6 +36,7 @@ mod kinship;
 mod launch;
 mod memory;
 pub mod notify;
+pub mod odd_files;
 pub mod output;
 pub mod protocol;
 mod runs;

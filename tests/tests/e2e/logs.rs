@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use defib_e2e::{await_that, proc, whole_lines};
+use defib_e2e::{Bench, Disk, await_that, proc, whole_lines};
 
 use crate::{FAKE_AGENT, bench};
 
@@ -335,4 +335,37 @@ fn names_are_coloured_on_a_terminal_only() {
     };
     assert_eq!(told(false), "a | one\nb | two\n");
     assert!(told(true).starts_with("\u{1b}[36ma |\u{1b}[0m one\n"), "{:?}", told(true));
+}
+
+#[test]
+fn after_a_full_disk_the_torn_line_has_an_end_and_a_line_that_says_what_is_lost() {
+    let Some(disk) = Disk::mount("16m") else {
+        println!("NOT TRIED: a disk that can be full needs root");
+        return;
+    };
+    for pty in ["", "pty = true"] {
+        let bench = Bench::below(disk.path(), FAKE_AGENT);
+        let line = "while :; do echo 0123456789012345678901234567890123456789; sleep 0.001; done";
+        let log = "log = { max_size = \"64M\" }";
+        let agent = format!("[agent.a]\ncommand = '''{line}'''\nshell = true\n{log}\n{pty}\n");
+        let events = bench.up(&[agent]);
+        bench.await_log("a", |log| log.lines().count() > 3);
+        disk.fill();
+        events.of("a", "output-lost");
+        std::fs::remove_file(disk.ballast()).unwrap();
+        let log = bench.await_log("a", |log| {
+            log.split_once("[defib: ").is_some_and(|(_, rest)| rest.lines().count() > 3)
+        });
+        let marker = log.lines().position(|line| line.starts_with("[defib: ")).expect("a marker");
+        let lines: Vec<&str> = log.lines().collect();
+        assert!(
+            lines[marker].ends_with(']') && lines[marker].contains("bytes of output are lost here")
+        );
+        assert!(
+            lines[..marker - 1].iter().all(|line| line.len() == 40),
+            "whole up to the torn one"
+        );
+        assert!(log.contains(&format!("\n{}\n", lines[marker])), "on a line of its own");
+        drop(bench);
+    }
 }

@@ -87,9 +87,9 @@ impl Events {
     /// Says whether the reader wants more.
     fn show(&self, event: &Value) -> Result<bool, Failure> {
         if self.json {
-            return output::raw(format!("{event}\n").as_bytes());
+            return output::line(&event.to_string());
         }
-        output::raw(format!("{}\n", line(event)).as_bytes())
+        output::line(&line(event))
     }
 }
 

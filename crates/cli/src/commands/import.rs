@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use defib_config::{Diagnostic, Format, Options, Report, Severity};
+use defib_core::screen::one_line;
 
 use crate::failure::{Code, Failure};
 use crate::output;
@@ -66,7 +67,7 @@ impl Import {
 fn say_warnings(origin: &str, report: &Report<'_>, diagnostics: &[Diagnostic]) {
     for found in diagnostics.iter().filter(|found| found.severity == Severity::Warning) {
         let line = report.position(found.span).line;
-        anstream::eprintln!("warning: {origin}:{line}: {}", found.message);
+        anstream::eprintln!("warning: {origin}:{line}: {}", one_line(&found.message));
     }
 }
 

@@ -78,6 +78,9 @@ fn keeper(home: &Home, occasion: Occasion, heir: bool) -> Result<(), Failure> {
     if !super::first::is_first() {
         let _ = rustix::process::setsid();
     }
+    for line in defib_host::odd_files::clear_for_keeper(home.path()) {
+        let _ = io::stderr().write_all(format!("defib: {line}\n").as_bytes());
+    }
     let will = if heir { inherited_will() } else { Will::default() };
     let lock = take_lock(home, if heir { LAST_OF_KEEPER } else { Duration::ZERO })
         .map_err(failed("the lock of the home"))?;

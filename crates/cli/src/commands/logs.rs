@@ -1,9 +1,11 @@
 //! `defib logs`.
 
 use std::collections::BTreeMap;
+use std::io::IsTerminal as _;
 
 use anstream::ColorChoice;
 use anstyle::{AnsiColor, Style};
+use defib_core::screen::{Colours, Screen};
 use defib_core::{Name, RunId};
 use defib_daemon::logs::{Frame, Frames, Place};
 use defib_daemon::wire::{AgentStatus, LogRequest};
@@ -21,11 +23,16 @@ use crate::output;
 What several agents wrote comes with their names in front: each agent's part as a whole, and with -f
 from then on line by line as it is written. With --run, -f ends when the next run begins.
 
+On a terminal, the agents' control sequences are removed: titles, clipboard, cursor movement, modes.
+Colours stay. A carriage return begins a new line, so that no text is hidden. --raw passes everything.
+A file or a pipe gets exactly the bytes that the agents wrote; `less -R` shows their colours only.
+
 Examples:
   defib logs reviewer
   defib logs -f -n 20 reviewer writer
   defib logs -f
-  defib logs --run 3 reviewer")]
+  defib logs --run 3 reviewer
+  defib logs reviewer | less -R")]
 pub(crate) struct Logs {
     /// Agents or groups; none means all agents of the project in this folder
     #[arg(value_name = "NAME")]
@@ -36,6 +43,9 @@ pub(crate) struct Logs {
     /// The last so many lines of each
     #[arg(short = 'n', long, value_name = "N", default_value_t = 100)]
     lines: usize,
+    /// Pass control sequences to the terminal
+    #[arg(long)]
+    raw: bool,
     /// Of this run only
     #[arg(long, value_name = "N")]
     run: Option<u64>,
@@ -46,7 +56,7 @@ impl Logs {
         let client = context.client()?;
         let agents = self.agents(&client)?;
         warn_of_troubles(context);
-        let mut paper = Paper::new(&agents, self.follow);
+        let mut paper = Paper::new(&agents, self.follow, self.raw);
         let mut request = LogRequest {
             agents: agents.into_iter().map(|name| (name, None)).collect(),
             lines: self.lines,
@@ -137,17 +147,34 @@ fn project_agents(client: &Client) -> Result<Vec<Name>, Failure> {
     Ok(agents)
 }
 
-/// Where logs are written to: as they are where there is one, with names in front where there are
-/// several.
+/// Writes logs to standard output: one agent's as they are, those of several with names in front.
 struct Paper {
-    /// What comes in front of an agent's lines, and what has come of a line whose end has not.
-    columns: BTreeMap<Name, (Vec<u8>, Vec<u8>)>,
+    columns: BTreeMap<Name, Column>,
     follow: bool,
     last: Option<Name>,
 }
 
+/// The output of one agent.
+struct Column {
+    /// What comes in front of each line.
+    front: Vec<u8>,
+    /// What has come of a line whose end has not.
+    unfinished: Vec<u8>,
+    /// Removes control sequences, if they are to be removed.
+    screen: Option<Screen>,
+}
+
+impl Column {
+    fn shown(&mut self, bytes: Vec<u8>) -> Vec<u8> {
+        match &mut self.screen {
+            Some(screen) => screen.push(&bytes).into_bytes(),
+            None => bytes,
+        }
+    }
+}
+
 impl Paper {
-    fn new(agents: &[Name], follow: bool) -> Paper {
+    fn new(agents: &[Name], follow: bool, is_raw: bool) -> Paper {
         let colours = [
             AnsiColor::Cyan,
             AnsiColor::Yellow,
@@ -156,6 +183,8 @@ impl Paper {
             AnsiColor::Blue,
         ];
         let is_coloured = anstream::AutoStream::choice(&std::io::stdout()) != ColorChoice::Never;
+        let is_filtered = std::io::stdout().is_terminal() && !is_raw;
+        let kept = if is_coloured { Colours::Keep } else { Colours::Remove };
         let width = agents.iter().map(|name| name.as_str().chars().count()).max().unwrap_or(0);
         let front = |(at, name): (usize, &Name)| {
             let style = match colours[at % colours.len()] {
@@ -166,7 +195,8 @@ impl Paper {
                 1 => String::new(),
                 _ => format!("{style}{:width$} |{style:#} ", name.as_str()),
             };
-            (name.clone(), (text.into_bytes(), Vec::new()))
+            let screen = is_filtered.then(|| Screen::new(kept));
+            (name.clone(), Column { front: text.into_bytes(), unfinished: Vec::new(), screen })
         };
         Paper { columns: agents.iter().enumerate().map(front).collect(), follow, last: None }
     }
@@ -174,17 +204,21 @@ impl Paper {
     /// Writes a piece, as far as its lines have ended. Says whether more is wanted.
     fn take(&mut self, frame: Frame) -> Result<bool, Failure> {
         if self.columns.len() == 1 {
-            return output::raw(&frame.bytes);
+            let column = self.columns.get_mut(&frame.agent);
+            return output::raw(&column.map(|it| it.shown(frame.bytes)).unwrap_or_default());
         }
         let is_other = self.last.as_ref().is_some_and(|last| *last != frame.agent);
         // Without following, each agent's part comes as a whole, and is over when the next begins.
         if is_other && !self.follow {
             self.end_lines()?;
         }
-        let Some((front, unfinished)) = self.columns.get_mut(&frame.agent) else { return Ok(true) };
+        let Some(column) = self.columns.get_mut(&frame.agent) else { return Ok(true) };
         self.last = Some(frame.agent);
-        let mut text = Vec::with_capacity(frame.bytes.len() * 2);
-        for line in frame.bytes.split_inclusive(|byte| *byte == b'\n') {
+        // Before lines are split: also a line that a carriage return began gets a name in front.
+        let bytes = column.shown(frame.bytes);
+        let Column { front, unfinished, .. } = column;
+        let mut text = Vec::with_capacity(bytes.len() * 2);
+        for line in bytes.split_inclusive(|byte| *byte == b'\n') {
             if line.ends_with(b"\n") {
                 text.extend_from_slice(front);
                 text.append(unfinished);
@@ -198,7 +232,7 @@ impl Paper {
 
     /// Ends every line that was begun.
     fn end_lines(&mut self) -> Result<(), Failure> {
-        for (front, unfinished) in self.columns.values_mut() {
+        for Column { front, unfinished, .. } in self.columns.values_mut() {
             if !unfinished.is_empty() {
                 output::raw(&[front, unfinished, b"\n".as_slice()].concat())?;
                 unfinished.clear();

@@ -4,13 +4,14 @@
 
 use std::time::Duration;
 
+use defib_core::screen::one_line;
 use defib_core::{Name, RunId, State};
 use defib_daemon::wire::{Action, AgentStatus, CapabilityChange, GroupStatus, TotalsStatus, Why};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde_json::Value;
 
-use super::pane::{Kind, MOST_LINES, Pane, clean};
+use super::pane::{Kind, MOST_LINES, Pane};
 use super::rows::{Row, Wish, rows};
 use crate::commands::{event_body, post_mortem};
 use crate::failure::Failure;
@@ -425,7 +426,7 @@ impl App {
     fn event_line(&self, event: &Value) -> String {
         let stamp = event["at"].as_str().unwrap_or_default();
         let at = stamp.parse().map_or_else(|_| stamp.to_owned(), |at| self.clock(at));
-        clean(format!("{at}  {}", event_body(event)).as_bytes())
+        one_line(&format!("{at}  {}", event_body(event)))
     }
 }
 

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use defib_core::State;
+use defib_core::screen::one_line;
 use defib_core::span::Shown;
 use defib_daemon::wire::AgentStatus;
 use ratatui::style::Style;
@@ -228,7 +229,7 @@ fn detail(agent: &AgentStatus) -> String {
     let flapping = agent.flapping.then(|| "flapping".to_owned());
     let says = agent.status_text.as_ref().map(|text| format!("says: {text}"));
     let all = [flapping, agent.reason.clone(), agent.question.clone(), says];
-    all.into_iter().flatten().collect::<Vec<_>>().join("; ")
+    one_line(&all.into_iter().flatten().collect::<Vec<_>>().join("; "))
 }
 
 /// How old something is: by the second up to a minute, then by the minute.

@@ -5,6 +5,7 @@
 use std::collections::VecDeque;
 
 use defib_core::Name;
+use defib_core::screen::{Colours, Screen, one_line};
 use unicode_width::UnicodeWidthChar;
 
 /// So many lines are kept.
@@ -34,8 +35,10 @@ pub(crate) struct Pane {
     lines: VecDeque<String>,
     /// A text that is broken into lines by the width there is; only a post-mortem is.
     text: Option<String>,
+    /// Removes control sequences from a log.
+    screen: Screen,
     /// What has come of a line whose end has not.
-    unfinished: Vec<u8>,
+    unfinished: String,
     /// How many lines are below the last that is shown. At zero, a log is followed.
     below: usize,
     left: usize,
@@ -51,7 +54,8 @@ impl Pane {
             agent,
             lines: VecDeque::new(),
             text: None,
-            unfinished: Vec::new(),
+            screen: Screen::new(Colours::Remove),
+            unfinished: String::new(),
             below: 0,
             left: 0,
             search: String::new(),
@@ -98,11 +102,13 @@ impl Pane {
 
     /// Takes a piece of a log, however it is cut.
     pub(crate) fn add_bytes(&mut self, bytes: &[u8]) {
-        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+        let text = self.screen.push(bytes).replace('\t', "    ");
+        for piece in text.split_inclusive('\n') {
+            let line = piece.trim_end_matches('\n');
             let room = LONGEST.saturating_sub(self.unfinished.len());
-            self.unfinished.extend_from_slice(&piece[..piece.len().min(room)]);
-            if piece.ends_with(b"\n") {
-                let line = clean(&std::mem::take(&mut self.unfinished));
+            self.unfinished.push_str(&line[..line.floor_char_boundary(room)]);
+            if piece.ends_with('\n') {
+                let line = std::mem::take(&mut self.unfinished);
                 self.add(line);
             }
         }
@@ -112,6 +118,7 @@ impl Pane {
     pub(crate) fn clear(&mut self) {
         self.lines.clear();
         self.unfinished.clear();
+        self.screen = Screen::new(Colours::Remove);
         self.text = None;
         (self.below, self.left) = (0, 0);
     }
@@ -130,7 +137,7 @@ impl Pane {
     /// What has come of a line whose end has not; a prompt is one.
     pub(crate) fn unfinished(&self) -> Option<String> {
         let is_seen = self.below == 0 && !self.unfinished.is_empty();
-        is_seen.then(|| clean(&self.unfinished))
+        is_seen.then(|| self.unfinished.clone())
     }
 
     pub(crate) fn is_followed(&self) -> bool {
@@ -222,15 +229,6 @@ impl Pane {
     }
 }
 
-/// A line as it can be shown: no colours, no control characters, tabs as spaces.
-pub(crate) fn clean(bytes: &[u8]) -> String {
-    let text = String::from_utf8_lossy(bytes);
-    let plain = anstream::adapter::strip_str(&text).to_string();
-    // A carriage return goes back to the beginning of a line: what was last there is what counts.
-    let last = plain.trim_end_matches(['\n', '\r']).rsplit('\r').next().unwrap_or_default();
-    last.replace('\t', "    ").chars().filter(|character| !character.is_control()).collect()
-}
-
 /// Where the pieces of a line after its first begin: below the first, or below what stands after its
 /// label.
 fn hang(line: &str) -> usize {
@@ -242,7 +240,7 @@ fn hang(line: &str) -> usize {
 
 /// A line in pieces that fit, broken at spaces where there are any.
 fn broken(line: &str, width: usize) -> Vec<String> {
-    let line = clean(line.as_bytes());
+    let line = one_line(&line.replace('\t', "    "));
     let indent = hang(&line);
     let indent = if indent + 20 > width { 0 } else { indent };
     let mut pieces = Vec::new();

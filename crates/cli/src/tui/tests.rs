@@ -417,7 +417,7 @@ fn what_agents_write_does_nothing_to_the_terminal() {
     app.take(News::Log { watch, bytes });
     drawn(&mut app, 80, 24);
     let pane = app.pane.as_ref().unwrap();
-    assert_eq!(pane.visible().collect::<Vec<_>>(), [" 20%", "    indented"]);
+    assert_eq!(pane.visible().collect::<Vec<_>>(), ["red 10%", " 20%", "    indented"]);
     assert_eq!(pane.unfinished(), Some("half".to_owned()));
 }
 

@@ -3,6 +3,8 @@
 //! What a container is made of (images, volumes, networks) has no equal: an agent is a process here.
 //! What is kept is what supervision is about: commands, environments, orders, restarts, health, stops.
 
+use std::collections::HashMap;
+
 use crate::diagnostic::Findings;
 use crate::source::Span;
 use crate::suggest::quoted;
@@ -68,14 +70,17 @@ pub(super) fn translate(text: &str, findings: &mut Findings) -> Option<Vec<Entry
 
 /// Who waits for whom. One that others wait for until it is healthy says so by its probe.
 fn order(made: &mut [Service], findings: &mut Findings) {
-    let mut probed: Vec<(String, Span)> = Vec::new();
-    let known: Vec<(String, bool, bool)> =
-        made.iter().map(|s| (s.name.clone(), s.runs, s.own.has("probe"))).collect();
+    let mut probed: Vec<(usize, Span)> = Vec::new();
+    let known: HashMap<String, (usize, bool, bool)> = made
+        .iter()
+        .enumerate()
+        .map(|(at, s)| (s.name.clone(), (at, s.runs, s.own.has("probe"))))
+        .rev()
+        .collect();
     for service in made.iter_mut() {
         let mut after = Vec::new();
         for (name, span, condition) in std::mem::take(&mut service.after) {
-            let found = known.iter().find(|(known, ..)| *known == name);
-            let Some((_, runs, has_probe)) = found else {
+            let Some((at, runs, has_probe)) = known.get(&name) else {
                 let message = format!("there is no service {} to wait for", quoted(&name));
                 findings.warning(span, message).label("passed over");
                 continue;
@@ -90,7 +95,7 @@ fn order(made: &mut [Service], findings: &mut Findings) {
             }
             match condition.as_str() {
                 "service_started" => {}
-                "service_healthy" if *has_probe => probed.push((name.clone(), span)),
+                "service_healthy" if *has_probe => probed.push((*at, span)),
                 "service_healthy" => {
                     let message =
                         format!("`{name}` has no healthcheck: it is ready once it is started");
@@ -111,8 +116,8 @@ fn order(made: &mut [Service], findings: &mut Findings) {
             service.own.texts("after", *span, names);
         }
     }
-    for (name, span) in probed {
-        let service = made.iter_mut().find(|service| service.name == name);
+    for (at, span) in probed {
+        let service = made.get_mut(at);
         if let Some(service) = service.filter(|service| !service.own.has("ready")) {
             service.own.text("ready", span, "probe");
         }
@@ -122,7 +127,7 @@ fn order(made: &mut [Service], findings: &mut Findings) {
 /// Each service as often as it is asked for.
 fn written(made: Vec<Service>, findings: &mut Findings) -> Table {
     let mut agents = Table::default();
-    let mut several: Vec<(String, Vec<String>)> = Vec::new();
+    let mut several: HashMap<String, Vec<String>> = HashMap::new();
     for service in made {
         let mut names = Vec::new();
         for index in 1..=service.count {
@@ -132,10 +137,10 @@ fn written(made: Vec<Service>, findings: &mut Findings) -> Table {
                 service.name.clone()
             };
             let name = named_alike(&wanted, service.span, &agents, findings);
-            agents.table(&name, service.span, Table { entries: service.own.copied() });
+            agents.table(&name, service.span, Table::of(service.own.copied()));
             names.push(name);
         }
-        several.push((service.name, names));
+        several.entry(service.name).or_insert(names);
     }
     // Whoever waits for a service waits for all of it, by the names that it has here.
     for agent in &mut agents.entries {
@@ -144,8 +149,8 @@ fn written(made: Vec<Service>, findings: &mut Findings) -> Table {
             let Value::List(names) = &mut entry.node.value else { continue };
             let old = std::mem::take(names);
             for Node { span, value } in old {
-                let found = several.iter().find(|(name, _)| value.as_text() == Some(name));
-                let texts = found.map(|(_, names)| names.clone()).unwrap_or_default();
+                let found = value.as_text().and_then(|name| several.get(name));
+                let texts = found.cloned().unwrap_or_default();
                 names.extend(texts.into_iter().map(|text| Node { span, value: Value::Text(text) }));
             }
         }

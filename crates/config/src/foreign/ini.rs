@@ -4,10 +4,14 @@
 //! comment is a line of its own, or stands behind white space. What is no part of a section, or no
 //! key, is a warning: nothing is passed over in silence.
 
+use std::collections::{HashMap, HashSet};
+
 use crate::diagnostic::Findings;
 use crate::source::Span;
 use crate::suggest::quoted;
 use crate::tree::{Entry, Node, Value};
+
+use super::section::last_of_each;
 
 /// A section: `[program:web]`.
 #[derive(Debug)]
@@ -16,11 +20,13 @@ pub(super) struct Part {
     pub(super) name: String,
     pub(super) span: Span,
     pub(super) entries: Vec<Entry>,
+    keys: HashSet<String>,
 }
 
 /// Reads a text. Sections of one name are one section, and of two keys the later one counts.
 pub(super) fn read(text: &str, findings: &mut Findings) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::new();
+    let mut places: HashMap<String, usize> = HashMap::new();
     let mut current: Option<usize> = None;
     // Whether an indented line goes on with something.
     let mut open = false;
@@ -47,15 +53,18 @@ pub(super) fn read(text: &str, findings: &mut Findings) -> Vec<Part> {
         {
             open = false;
             let name = name.trim().to_owned();
-            let known = parts.iter().position(|part| part.name == name);
-            current = known.or(Some(parts.len()));
-            if known.is_none() {
-                parts.push(Part { name, span, entries: Vec::new() });
+            let place = *places.entry(name.clone()).or_insert(parts.len());
+            current = Some(place);
+            if place == parts.len() {
+                parts.push(Part { name, span, entries: Vec::new(), keys: HashSet::new() });
             }
         } else {
             let part = current.and_then(|at| parts.get_mut(at));
             open = entry(body, span, part, findings);
         }
+    }
+    for part in &mut parts {
+        part.entries = last_of_each(std::mem::take(&mut part.entries));
     }
     parts
 }
@@ -101,11 +110,10 @@ fn entry(body: &str, span: Span, part: Option<&mut Part>, findings: &mut Finding
     let value = rest.trim();
     let start = span.end - rest.trim_start().len();
     let key_span = Span { start: span.start, end: span.start + end };
-    if part.entries.iter().any(|entry| entry.key == key) {
+    if !part.keys.insert(key.clone()) {
         findings
             .warning(key_span, format!("{} is set a second time; this one counts", quoted(&key)))
             .help("remove one of the two");
-        part.entries.retain(|entry| entry.key != key);
     }
     let span = Span { start, end: start + value.len() };
     let node = Node { span, value: Value::Text(value.to_owned()) };

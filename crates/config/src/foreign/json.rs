@@ -7,6 +7,8 @@ use crate::diagnostic::Findings;
 use crate::source::Span;
 use crate::tree::{Entry, Node, Value};
 
+use super::section::last_of_each;
+
 /// Reads a text whose outermost value is an object.
 pub(super) fn read(text: &str, findings: &mut Findings) -> Option<Vec<Entry>> {
     let node = read_any(text, findings)?;
@@ -68,8 +70,6 @@ impl Walk<'_> {
             self.peek();
             self.at += 1;
             let node = self.value();
-            // JSON keeps the last of two; so do we.
-            entries.retain(|entry| entry.key != key);
             entries.push(Entry { key, key_span, node });
             self.peek();
             self.at += 1;
@@ -78,7 +78,8 @@ impl Walk<'_> {
         if entries.is_empty() {
             self.at += 1;
         }
-        entries
+        // JSON keeps the last of two; so do we.
+        last_of_each(entries)
     }
 
     fn list(&mut self) -> Vec<Node> {

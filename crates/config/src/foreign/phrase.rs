@@ -4,10 +4,12 @@
 //! becomes a line for one, and the variables in it are passed on by name. Text without holes stays
 //! the plain words it is.
 
+use std::collections::HashSet;
+
 use crate::source::Span;
 use crate::tree::Value;
 
-use super::section::Table;
+use super::section::{Table, last_of_each};
 
 /// What every agent has of its caller's environment without being told.
 const BASE: [&str; 8] = ["PATH", "HOME", "USER", "SHELL", "LANG", "TERM", "TZ", "TMPDIR"];
@@ -124,6 +126,8 @@ pub(super) struct Launch {
     pub(super) needed: Vec<String>,
     /// Variables that are passed on where they are there.
     pub(super) wanted: Vec<String>,
+    /// All that was passed, and whether it is needed.
+    pub(super) known: HashSet<(bool, String)>,
 }
 
 impl Launch {
@@ -132,8 +136,8 @@ impl Launch {
         if BASE.contains(&variable) || variable.starts_with("LC_") {
             return;
         }
-        let list = if is_needed { &mut self.needed } else { &mut self.wanted };
-        if !list.iter().any(|known| known == variable) {
+        if self.known.insert((is_needed, variable.to_owned())) {
+            let list = if is_needed { &mut self.needed } else { &mut self.wanted };
             list.push(variable.to_owned());
         }
     }
@@ -147,17 +151,16 @@ impl Launch {
     pub(super) fn write(self, span: Span, own: &mut Table) {
         let mut settings = Vec::new();
         let mut env = Table::default();
+        let passed: HashSet<&str> = self.passed().into_iter().collect();
         for (name, span, value) in &self.env {
             // Holes are filled from the caller's environment: what the agent sets itself comes after.
-            let is_mentioned = self.passed().contains(&name.as_str());
-            if value.is_plain() && !is_mentioned {
-                // Of two that say the same the last counts.
-                env.entries.retain(|entry| entry.key != *name);
+            if value.is_plain() && !passed.contains(name.as_str()) {
                 env.text(name, *span, value.filled());
             } else {
                 settings.push(format!("{}={} ", Phrase::plain(name).quoted(), value.quoted()));
             }
         }
+        let env = Table::of(last_of_each(env.entries));
         let folder = self.cwd.as_ref().filter(|(_, folder)| !folder.is_plain());
         let plain = settings.is_empty() && folder.is_none();
         if plain && self.words.iter().all(Phrase::is_plain) {
@@ -182,7 +185,8 @@ impl Launch {
 
 /// Writes down what is passed on: each by its name, so that nothing else comes along.
 pub(super) fn write_passed(needed: &[String], wanted: &[String], span: Span, own: &mut Table) {
-    let optional = wanted.iter().filter(|name| !needed.contains(name));
+    let known: HashSet<&String> = needed.iter().collect();
+    let optional = wanted.iter().filter(|name| !known.contains(name));
     let mut passed: Vec<String> = needed.to_vec();
     passed.extend(optional.map(|name| format!("{name}?")));
     if !passed.is_empty() {
@@ -193,6 +197,7 @@ pub(super) fn write_passed(needed: &[String], wanted: &[String], span: Span, own
 /// The variables that a line for a shell mentions, each once, with its place in the line.
 pub(super) fn variables(line: &str) -> Vec<(usize, String)> {
     let mut found: Vec<(usize, String)> = Vec::new();
+    let mut known = HashSet::new();
     let mut quoted = false;
     let mut chars = line.char_indices().peekable();
     while let Some((at, c)) = chars.next() {
@@ -202,7 +207,7 @@ pub(super) fn variables(line: &str) -> Vec<(usize, String)> {
             '$' if !quoted => {
                 let rest = line[at + 1..].strip_prefix('{').unwrap_or(&line[at + 1..]);
                 let name = identifier(rest);
-                if !name.is_empty() && found.iter().all(|(_, known)| known != name) {
+                if !name.is_empty() && known.insert(name) {
                     found.push((at, name.to_owned()));
                 }
             }

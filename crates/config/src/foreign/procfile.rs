@@ -3,6 +3,8 @@
 //! What runs such files gives each process a port by its place in the file, and the whole
 //! environment of its caller. Here a process gets what its line mentions.
 
+use std::collections::HashSet;
+
 use crate::diagnostic::Findings;
 use crate::source::Span;
 use crate::suggest::quoted;
@@ -92,13 +94,11 @@ fn process(body: &str, at: usize, agents: &mut Table, findings: &mut Findings) {
         env.text("PORT", place, port.to_string());
         own.table("env", place, env);
     }
-    let assigned = |name: &str| {
-        line.split([' ', ';', '&'])
-            .any(|word| word.strip_prefix(name).is_some_and(|r| r.starts_with('=')))
-    };
+    let words = line.split([' ', ';', '&']).filter_map(|word| word.split_once('='));
+    let assigned: HashSet<&str> = words.map(|(name, _)| name).collect();
     let mut wanted = Vec::new();
     for (offset, name) in mentioned {
-        if GIVEN.contains(&name.as_str()) || assigned(&name) {
+        if GIVEN.contains(&name.as_str()) || assigned.contains(name.as_str()) {
             continue;
         }
         let place = Span { start: line_at + offset, end: line_at + offset + 1 };

@@ -3,6 +3,8 @@
 //! What is taken is understood. Whatever is left when a section is finished was not, and each such
 //! key is a warning with its line.
 
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use crate::diagnostic::Findings;
@@ -182,6 +184,11 @@ impl Section {
     /// Warns of every key that nobody took.
     pub(super) fn finish(self, findings: &mut Findings) {
         for entry in self.entries {
+            if findings.is_full() {
+                // It is only counted: no search for what was meant.
+                findings.warning(entry.key_span, "not understood");
+                continue;
+            }
             let message = format!("{} is not understood in {}", quoted(&entry.key), self.name);
             let diagnostic = findings.warning(entry.key_span, message);
             diagnostic.label("passed over");
@@ -239,9 +246,48 @@ pub(super) fn no_equal(
 #[derive(Debug, Default)]
 pub(super) struct Table {
     pub(super) entries: Vec<Entry>,
+    /// The names that were given to entries of a table of agents or groups.
+    names: RefCell<Names>,
+}
+
+/// Names that are taken, and the number to try next where one is wanted again. Without that, a file that
+/// repeats one name takes time by the cube of its length.
+#[derive(Debug, Default)]
+struct Names {
+    taken: HashSet<String>,
+    next: HashMap<String, usize>,
 }
 
 impl Table {
+    pub(super) fn of(entries: Vec<Entry>) -> Table {
+        Table { entries, ..Table::default() }
+    }
+
+    /// Takes a name for an entry: the wanted one, or that with a number behind it.
+    pub(super) fn take_name(&self, wanted: &str) -> String {
+        let mut names = self.names.borrow_mut();
+        if names.taken.insert(wanted.to_owned()) {
+            return wanted.to_owned();
+        }
+        // Cut where the number would make it too long.
+        let kept: String = wanted.chars().take(56).collect();
+        let mut number = names.next.get(&kept).copied().unwrap_or(2);
+        let name = loop {
+            let name = format!("{kept}-{number}");
+            number += 1;
+            if names.taken.insert(name.clone()) {
+                break name;
+            }
+        };
+        names.next.insert(kept, number);
+        name
+    }
+
+    /// Whether an entry has taken a name.
+    pub(super) fn has_name(&self, name: &str) -> bool {
+        self.names.borrow().taken.contains(name)
+    }
+
     /// Sets a key; what it means comes from `span`.
     pub(super) fn put(&mut self, key: &str, span: Span, value: Value) {
         let node = Node { span, value };
@@ -291,6 +337,15 @@ impl Table {
     pub(super) fn has(&self, key: &str) -> bool {
         self.entries.iter().any(|entry| entry.key == key)
     }
+}
+
+/// Of entries with the same key the last, at its own place.
+pub(super) fn last_of_each(mut entries: Vec<Entry>) -> Vec<Entry> {
+    let mut seen = HashSet::new();
+    entries.reverse();
+    entries.retain(|entry| seen.insert(entry.key.clone()));
+    entries.reverse();
+    entries
 }
 
 fn copy(entry: &Entry) -> Entry {

@@ -4,6 +4,7 @@
 //! second later; one that did stay up is started again for as long as it takes. That is a stable life
 //! of `startsecs`, a limit that counts since the last one, and a linear backoff.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -63,12 +64,13 @@ pub(super) fn translate(text: &str, folder: &Path, findings: &mut Findings) -> V
     }
     let groups: Vec<Wanted> =
         groups.into_iter().filter_map(|part| wanted(part, findings)).collect();
-    programs.sort_by_key(|part| (priority_of(part, &groups), part.span.start));
+    let membership = Membership::of(&groups);
+    programs.sort_by_cached_key(|part| (priority_of(part, &membership), part.span.start));
     let mut agents = Table::default();
     let mut made: Vec<(String, Span, Vec<String>)> = Vec::new();
     for part in programs {
         let name = part.name["program:".len()..].trim().to_owned();
-        let group = groups.iter().find(|group| group.members.contains(&name));
+        let group = membership.group_of(&name);
         let span = part.span;
         let group = group.map_or(name.as_str(), |group| group.name.as_str());
         let place = Place { folder, program: &name, group };
@@ -80,7 +82,7 @@ pub(super) fn translate(text: &str, folder: &Path, findings: &mut Findings) -> V
             .error(Span::START, "this file declares no program")
             .help("a program is a section: `[program:web]` with `command = …`");
     }
-    let groups = write_groups(&groups, &made, &agents, findings);
+    let groups = write_groups(&groups, &membership, &made, &agents, findings);
     out.table("agent", Span::START, agents);
     if !groups.is_empty() {
         out.table("group", Span::START, groups);
@@ -178,27 +180,45 @@ pub(super) fn priority(section: &mut Section, findings: &mut Findings) -> Option
     priority
 }
 
+/// The first group that names each program.
+struct Membership<'g>(HashMap<&'g str, &'g Wanted>);
+
+impl<'g> Membership<'g> {
+    fn of(groups: &'g [Wanted]) -> Membership<'g> {
+        let members = |group: &'g Wanted| group.members.iter().map(move |it| (it.as_str(), group));
+        // The last of two in a map counts.
+        Membership(groups.iter().rev().flat_map(members).collect())
+    }
+
+    fn group_of(&self, program: &str) -> Option<&'g Wanted> {
+        self.0.get(program).copied()
+    }
+}
+
 /// A program in a group goes by the group's priority first.
-fn priority_of(part: &Part, groups: &[Wanted]) -> (i64, i64) {
+fn priority_of(part: &Part, membership: &Membership<'_>) -> (i64, i64) {
     let own = part.entries.iter().find(|entry| entry.key == "priority");
     let own = own.and_then(|entry| entry.node.value.as_text()?.trim().parse().ok()).unwrap_or(999);
     let name = part.name["program:".len()..].trim();
-    let group = groups.iter().find(|group| group.members.iter().any(|member| member == name));
+    let group = membership.group_of(name);
     (group.map_or(own, |group| group.priority.unwrap_or(999)), own)
 }
 
 /// Groups that were asked for, and those of programs that run several times.
-fn write_groups(
+fn write_groups<'m>(
     groups: &[Wanted],
-    made: &[(String, Span, Vec<String>)],
+    membership: &Membership<'_>,
+    made: &'m [(String, Span, Vec<String>)],
     agents: &Table,
     findings: &mut Findings,
 ) -> Table {
     let mut written = Table::default();
+    let named = |(name, _, names): &'m (String, Span, Vec<String>)| (name.as_str(), names);
+    let by_name: HashMap<&str, &Vec<String>> = made.iter().rev().map(named).collect();
     for group in groups {
         let mut members = Vec::new();
         for member in &group.members {
-            let Some((.., names)) = made.iter().find(|(name, ..)| name == member) else {
+            let Some(names) = by_name.get(member.as_str()) else {
                 let message = format!("there is no program {}", quoted(member));
                 findings.warning(group.span, message).label("passed over");
                 continue;
@@ -208,8 +228,7 @@ fn write_groups(
         write_group(&group.name, group.span, members, agents, &mut written, findings);
     }
     for (name, span, names) in made {
-        let grouped = groups.iter().any(|group| group.members.contains(name));
-        if names.len() > 1 && !grouped {
+        if names.len() > 1 && membership.group_of(name).is_none() {
             write_group(name, *span, names.clone(), agents, &mut written, findings);
         }
     }
@@ -228,7 +247,7 @@ fn write_group(
         return;
     }
     // Agents and groups share their names.
-    let name = if agents.has(name) { format!("{name}-group") } else { name.to_owned() };
+    let name = if agents.has_name(name) { format!("{name}-group") } else { name.to_owned() };
     let name = named_alike(&name, span, written, findings);
     let mut own = Table::default();
     own.texts("members", span, members);

@@ -7,8 +7,8 @@
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::header::{
-    ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY,
-    CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY,
+    ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, IF_NONE_MATCH,
+    VARY,
 };
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -17,10 +17,6 @@ use super::Trouble;
 use crate::wire::ErrorCode;
 
 include!(concat!(env!("OUT_DIR"), "/dashboard.rs"));
-
-/// What the page may load and do: what is served here, and nothing else.
-pub(crate) const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
-     font-src 'self'; connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
 /// Files in here have a hash of what is in them in their name: what was once fetched stays right.
 const HASHED: &str = "/assets/";
@@ -70,9 +66,6 @@ impl File {
         say(ETAG, self.tag);
         say(VARY, "accept-encoding");
         say(CONTENT_TYPE, self.content_type());
-        if self.content_type().starts_with("text/html") {
-            say(CONTENT_SECURITY_POLICY, POLICY);
-        }
         let known = headers.get(IF_NONE_MATCH).and_then(|value| value.to_str().ok());
         if known.is_some_and(|known| known.split(',').any(|tag| tag.trim() == self.tag)) {
             *answer.status_mut() = StatusCode::NOT_MODIFIED;
@@ -159,7 +152,6 @@ mod tests {
     fn there_is_always_a_page_and_only_it_may_be_stale() {
         let page = FILES.iter().find(|file| file.path == "/index.html").unwrap();
         assert_eq!(page.answer(&HeaderMap::new()).headers()[CACHE_CONTROL], "no-cache");
-        assert!(page.answer(&HeaderMap::new()).headers().contains_key(CONTENT_SECURITY_POLICY));
         assert!(
             file().answer(&HeaderMap::new()).headers()[CACHE_CONTROL]
                 .to_str()

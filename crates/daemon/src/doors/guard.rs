@@ -10,9 +10,8 @@ use std::time::Duration;
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::http::header::{
-    ACCEPT, AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_SECURITY_POLICY,
-    CONTENT_TYPE, COOKIE, HOST, ORIGIN, REFERRER_POLICY, TRANSFER_ENCODING, UPGRADE,
-    WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+    ACCEPT, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HOST, ORIGIN,
+    TRANSFER_ENCODING, UPGRADE, WWW_AUTHENTICATE,
 };
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
@@ -39,11 +38,6 @@ const BODY_WITHIN: Duration = Duration::from_secs(30);
 /// How much a caller may follow at once: over TCP, and at this machine.
 const FOLLOWS: (usize, usize) = (64, 1024);
 
-/// Scripts, styles and pictures are ours; nobody frames us.
-const POLICY: &str = "default-src 'self'; script-src 'self'; style-src 'self' 'unsafe-inline'; \
-    img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'self'; \
-    frame-ancestors 'none'";
-
 /// Lets a request through to its route, or says why not.
 pub(crate) async fn guard(State(desk): State<Desk>, request: Request, next: Next) -> Response {
     let wants_page =
@@ -51,7 +45,7 @@ pub(crate) async fn guard(State(desk): State<Desk>, request: Request, next: Next
     let connection = request.extensions().get::<Arc<Connection>>().cloned();
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let mut known = None;
-    let mut response = match admit(&desk, request, next, &mut known).await {
+    let response = match admit(&desk, request, next, &mut known).await {
         Ok(response) => plain_words(response).await,
         Err(trouble) => refusal(trouble, wants_page),
     };
@@ -67,7 +61,6 @@ pub(crate) async fn guard(State(desk): State<Desk>, request: Request, next: Next
         };
         desk.recorder.refused(known.unwrap_or_else(unknown), &method, &path, status);
     }
-    dress(response.headers_mut());
     response
 }
 
@@ -317,20 +310,4 @@ fn refusal(trouble: Trouble, wants_page: bool) -> Response {
     // Whoever was refused has to come in again, so that nobody holds a place for nothing.
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     response
-}
-
-/// What every answer says to a browser.
-fn dress(headers: &mut HeaderMap) {
-    for (name, value) in [
-        (CONTENT_SECURITY_POLICY, POLICY),
-        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (X_FRAME_OPTIONS, "DENY"),
-        (REFERRER_POLICY, "no-referrer"),
-        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
-        (CACHE_CONTROL, "no-store"),
-    ] {
-        if !headers.contains_key(&name) {
-            headers.insert(name, HeaderValue::from_static(value));
-        }
-    }
 }

@@ -7,6 +7,7 @@
 mod address;
 mod caller;
 mod guard;
+mod heads;
 mod kin;
 mod record;
 mod roster;

@@ -12,6 +12,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
+use axum::http::StatusCode;
 use defib_history::Intent;
 use defib_host::{Front, Kinship};
 use hyper::body::Incoming;
@@ -24,10 +25,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tower::ServiceExt;
 
 use super::address::{self, Listening, Open, Site};
+use super::heads::{Dressed, LIMITS, dress, last_answer, refuse_large};
 use super::kin::kin_of;
 use super::tls::Certificate;
-use crate::api::{self, Desk};
+use crate::api::{self, Desk, Trouble};
 use crate::bugs::contained;
+use crate::wire::ErrorCode;
 
 /// How many may be connected by TCP.
 const CONNECTIONS: usize = 512;
@@ -35,15 +38,8 @@ const CONNECTIONS: usize = 512;
 const LOCAL_CONNECTIONS: usize = 4096;
 /// How long a client may take to say what it wants.
 const HEADERS_WITHIN: Duration = Duration::from_secs(10);
-/// How long all headers may be, and how many there may be.
-const HEADERS: (usize, usize) = (32 << 10, 100);
 /// How long nobody is let in after the system had no descriptor for one more.
 const PAUSE: Duration = Duration::from_millis(50);
-
-/// What one gets for whom there is no place.
-const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\n\
-    connection: close\r\nretry-after: 1\r\ncontent-length: 94\r\n\r\n\
-    {\"error\":{\"code\":\"too-many\",\"message\":\"too many connections\",\"hint\":\"try again in a moment\"}}\n";
 
 /// The other end of a connection.
 #[derive(Debug)]
@@ -193,9 +189,15 @@ async fn greet(stream: TcpStream, open: Arc<Open>, connection: Arc<Connection>, 
     }
 }
 
-/// Says that there is no place, and does not wait until that is heard.
+/// Answers that there are too many connections, and does not wait for the client.
 fn turn_away(stream: &TcpStream) {
-    let _ = stream.try_write(FULL);
+    let _ = stream.try_write(&full());
+}
+
+fn full() -> Vec<u8> {
+    let full =
+        Trouble::new(ErrorCode::TooMany, "too many connections").hint("try again in a moment");
+    last_answer(StatusCode::SERVICE_UNAVAILABLE, &full, "retry-after: 1\r\n")
 }
 
 /// Serves routes that look themselves who is asking, as bounded and as impatient as the doors are.
@@ -240,22 +242,30 @@ async fn speak(
         let mut request: Request = request.map(Body::new);
         mark(&mut request);
         let router = router.clone();
-        async move { Ok::<_, Infallible>(router.oneshot(request).await.unwrap_or_else(|e| match e {})) }
+        async move {
+            let mut response = match refuse_large(&request) {
+                Some(refusal) => refusal,
+                None => router.oneshot(request).await.unwrap_or_else(|e| match e {}),
+            };
+            dress(response.headers_mut());
+            Ok::<_, Infallible>(response)
+        }
     });
     let mut protocol = http1::Builder::new();
     protocol.timer(TokioTimer::new()).header_read_timeout(HEADERS_WITHIN);
-    protocol.max_buf_size(HEADERS.0).max_headers(HEADERS.1);
+    protocol.max_buf_size(LIMITS.0).max_headers(LIMITS.1);
+    let stream = Dressed::new(stream);
     // A client that goes away, or does not speak HTTP, is no trouble of ours.
     let _ = protocol.serve_connection(TokioIo::new(stream), service).with_upgrades().await;
 }
 
 #[cfg(test)]
 mod tests {
-    use super::FULL;
+    use super::full;
 
     #[test]
     fn who_is_turned_away_is_told_in_whole() {
-        let text = std::str::from_utf8(FULL).unwrap();
+        let text = String::from_utf8(full()).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         assert!(head.contains(&format!("content-length: {}", body.len())), "{text}");
         assert!(serde_json::from_str::<crate::wire::ErrorBody>(body).is_ok());

@@ -67,6 +67,8 @@ pub(crate) struct Setup {
     pub(crate) runtime: tokio::runtime::Handle,
     /// What is wrong with the files of either, from the beginning on.
     pub(crate) troubles: Receiver<Trouble>,
+    /// What stood in place of files of the home, a sentence each.
+    pub(crate) obstacles: Vec<String>,
     /// By which the engine is woken.
     pub(crate) wake: Arc<Waker>,
     /// Whether a project is about to be brought up.
@@ -146,6 +148,7 @@ impl Engine {
             terminals,
             runtime,
             troubles,
+            obstacles,
             wake,
             awaits_up,
             site,
@@ -216,7 +219,7 @@ impl Engine {
             pending: VecDeque::new(),
             next_ticket: 0,
             info: info(started.wall, heard.keeper_pid),
-            troubles: Troubles::heard_of(troubles),
+            troubles: Troubles::heard_of(troubles, obstacles),
             closing: heard.closing().is_some(),
             withdrawn: heard.closing().unwrap_or_default(),
             leave: false,

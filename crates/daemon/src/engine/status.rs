@@ -46,7 +46,7 @@ impl Engine {
         AgentLine {
             name: name.clone(),
             project: self.supervisor.project(id).clone(),
-            state: sight.state,
+            state: self.shown_state(name, sight.state),
             goal,
             reason: self
                 .stuck_word(name, sight.run)
@@ -71,6 +71,16 @@ impl Engine {
             // The herald knows, and whoever shows this asks it.
             channels_failing: Vec::new(),
         }
+    }
+
+    /// The state that people see: one that runs has a process. A run that has ended is ending until its
+    /// output was examined; a run whose process is not known yet is starting.
+    fn shown_state(&self, name: &Name, state: State) -> State {
+        if state != State::Running || self.processes.contains_key(name) {
+            return state;
+        }
+        let is_dying = self.dying.iter().any(|dying| dying.key.agent == *name);
+        if is_dying { State::Stopping } else { State::Starting }
     }
 
     fn agent_status(&self, id: AgentId) -> AgentStatus {

@@ -14,6 +14,8 @@ pub(super) struct Troubles {
     news: Receiver<Trouble>,
     /// Files that cannot be written, and files that were set aside since this daemon began.
     standing: BTreeMap<(Store, Kind), String>,
+    /// What was renamed when this daemon began, because it stood in place of a file.
+    obstacles: Vec<String>,
 }
 
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
@@ -23,13 +25,13 @@ enum Kind {
 }
 
 impl Troubles {
-    pub(super) fn heard_of(news: Receiver<Trouble>) -> Troubles {
-        Troubles { news, standing: BTreeMap::new() }
+    pub(super) fn heard_of(news: Receiver<Trouble>, obstacles: Vec<String>) -> Troubles {
+        Troubles { news, standing: BTreeMap::new(), obstacles }
     }
 
     /// For people, a line each.
     pub(super) fn lines(&self) -> Vec<String> {
-        self.standing.values().cloned().collect()
+        self.standing.values().chain(&self.obstacles).cloned().collect()
     }
 
     fn stand(&mut self, trouble: &Trouble) {

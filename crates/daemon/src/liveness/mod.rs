@@ -19,7 +19,7 @@ pub(crate) use vigil::{Shown, Sign, Vigil, Watch};
 
 use std::collections::{BTreeMap, HashMap};
 
-use defib_core::{Name, RunId};
+use defib_core::{Name, RunId, screen};
 use defib_host::pack;
 use serde::{Deserialize, Serialize};
 
@@ -111,8 +111,7 @@ pub(crate) enum OwnWord {
     Shutdown(Option<String>),
 }
 
-/// A text as it may be shown on a line: without control characters, and not too long.
+/// A text that fits on one line of any terminal: without control sequences, and not too long.
 pub(crate) fn one_line(text: &str) -> String {
-    let shown = text.trim().chars().map(|c| if c.is_control() { ' ' } else { c });
-    shown.take(LONGEST_TEXT).collect()
+    screen::one_line(text.trim()).chars().take(LONGEST_TEXT).collect()
 }

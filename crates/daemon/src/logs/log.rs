@@ -25,6 +25,8 @@ pub(super) struct Log {
     /// agents that start do not wait for a thousand folders.
     noted: bool,
     rotation: Rotation,
+    /// How much was lost since the last byte in the log, and why, until the log says so.
+    lost: Option<Box<(u64, String)>>,
     /// Whether its turn to be closed will come.
     pub(super) in_line: bool,
 }
@@ -32,7 +34,8 @@ pub(super) struct Log {
 impl Log {
     /// The log of an agent whose run begins.
     pub(super) const fn new(run: RunId, rotation: Rotation) -> Log {
-        Log { writer: None, run, start: Place::FIRST, noted: false, rotation, in_line: false }
+        let start = Place::FIRST;
+        Log { writer: None, run, start, noted: false, rotation, lost: None, in_line: false }
     }
 
     /// A run begins. One that is there already goes on.
@@ -61,6 +64,13 @@ impl Log {
         self.writer = None;
     }
 
+    /// Notes that output could not be written. The log says so before anything else is written to it.
+    pub(super) fn lose(&mut self, bytes: u64, why: &str) {
+        let lost = self.lost.get_or_insert_default();
+        lost.0 = lost.0.saturating_add(bytes);
+        why.clone_into(&mut lost.1);
+    }
+
     /// The last bytes of the present run, at most so many.
     pub(super) fn tail(&mut self, home: &Path, agent: &Name, most: usize) -> Vec<u8> {
         if !self.noted || self.writer(home, agent).is_err() {
@@ -79,6 +89,11 @@ impl Log {
             None => Box::new(SegmentWriter::open(&folder(home, agent), self.rotation)?),
         };
         writer.set_rotation(self.rotation);
+        if let Some(lost) = &self.lost {
+            // Before the next run is noted: the loss was in the one before it.
+            writer.mark_loss(lost.0, &lost.1)?;
+            self.lost = None;
+        }
         if self.noted {
             // What was cut short meanwhile has nothing of it behind its end.
             self.start = self.start.min(writer.place());

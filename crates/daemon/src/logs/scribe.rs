@@ -493,6 +493,9 @@ impl Desk {
         });
         let (bytes, error) = (unwritten.bytes + read, unwritten.error.to_string());
         if bytes > 0 {
+            if let Some(log) = self.logs.get_mut(&source.agent) {
+                log.lose(bytes, &error);
+            }
             let lost = self.losses.add(Instant::now(), &source.agent, bytes, error);
             lost.into_iter().for_each(&self.tell);
         }

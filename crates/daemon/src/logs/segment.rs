@@ -185,6 +185,19 @@ impl SegmentWriter {
         Ok(())
     }
 
+    /// Says in the log that output was lost, on a line of its own: all of the line, or nothing.
+    pub(super) fn mark_loss(&mut self, bytes: u64, why: &str) -> io::Result<()> {
+        let is_torn = self.size > 0 && self.byte_at(self.size - 1)? != b'\n';
+        let end = if is_torn { "\n" } else { "" };
+        let line = format!("{end}[defib: {bytes} bytes of output are lost here: {why}]\n");
+        if let Err(error) = self.file.write_all_at(line.as_bytes(), self.size) {
+            let _ = self.file.set_len(self.size);
+            return Err(error);
+        }
+        self.size += line.len() as u64;
+        self.rotate_if_full()
+    }
+
     fn byte_at(&self, offset: u64) -> io::Result<u8> {
         let mut byte = [0];
         self.file.read_exact_at(&mut byte, offset)?;

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use defib_config::config::Event as Topic;
+use defib_core::screen::one_line;
 use defib_core::span::Shown;
 use defib_core::{Name, Wall};
 use serde::{Deserialize, Serialize};
@@ -230,8 +231,9 @@ impl Death {
     }
 }
 
-/// The beginning of what an agent wrote.
+/// The beginning of what an agent wrote, without control sequences.
 pub(crate) fn cut(text: &str) -> String {
+    let text = &one_line(text);
     match text.char_indices().nth(LONGEST) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
