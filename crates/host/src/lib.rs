@@ -20,6 +20,7 @@
 //! [`usage`], [`activity`], what the kernel can hold a sandbox to ([`sandbox`]), and what comes to the sockets of [`notify`].
 
 pub mod activity;
+mod ancestry;
 mod cgroup;
 mod channel;
 mod child;
@@ -37,6 +38,7 @@ mod launch;
 mod memory;
 pub mod notify;
 pub mod output;
+mod pidfd;
 pub mod protocol;
 mod runs;
 pub mod sandbox;
@@ -55,7 +57,7 @@ pub use footprint::{pack, release_memory, settle_allocator};
 pub use front::Front;
 pub use inherited::close_inherited;
 pub use keeper::{KeeperOptions, run};
-pub use kinship::{Kinship, kinship};
+pub use kinship::{Kinship, Peer};
 pub use launch::account;
 pub use standing::{
     Bounds, be_prompt, descriptor_limit, hide_memory, hold_signals, in_background,
