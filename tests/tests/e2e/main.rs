@@ -24,6 +24,7 @@ mod keeper_death;
 mod lifecycle;
 mod liveness;
 mod logs;
+mod lost_socket;
 mod many;
 mod names;
 mod notifications;

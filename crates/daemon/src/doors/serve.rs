@@ -6,6 +6,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::IpAddr;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tower::ServiceExt;
 
 use super::address::{self, Listening, Open, Site};
@@ -77,10 +78,12 @@ pub(super) struct Connection {
 
 /// Keeps both doors open, for as long as the daemon lives.
 pub(crate) async fn serve(
-    listener: UnixListener,
+    listener: OwnedFd,
+    mut replacements: mpsc::UnboundedReceiver<OwnedFd>,
     desk: Desk,
     site: watch::Receiver<Option<Site>>,
 ) -> io::Result<()> {
+    let mut listener = local(listener)?;
     let router = api::routes(desk.clone());
     let family = Family { keeper: desk.doors.0.keeper, front: desk.doors.0.front };
     // An agent that forks deep delays only peers that are as deep.
@@ -89,12 +92,27 @@ pub(crate) async fn serve(
     let places = Arc::new(Semaphore::new(LOCAL_CONNECTIONS));
     loop {
         let Ok(place) = places.clone().acquire_owned().await else { return Ok(()) };
-        match listener.accept().await {
+        let accepted = tokio::select! {
+            // Connections that wait at the last listener come first.
+            biased;
+            accepted = listener.accept() => accepted,
+            Some(next) = replacements.recv() => {
+                listener = local(next)?;
+                continue;
+            }
+        };
+        match accepted {
             Ok((stream, _)) => take_in_local(stream, place, &router, family, &deep),
             // It is gone already, or there is no descriptor for it: then for the next one soon.
             Err(_) => tokio::time::sleep(PAUSE).await,
         }
     }
+}
+
+fn local(listener: OwnedFd) -> io::Result<UnixListener> {
+    let listener = std::os::unix::net::UnixListener::from(listener);
+    listener.set_nonblocking(true)?;
+    UnixListener::from_std(listener)
 }
 
 fn take_in_local(
