@@ -24,10 +24,12 @@ mod ran;
 mod receiver;
 mod sitting;
 mod sums;
+mod user;
 mod viewer;
 mod web;
 
 use std::fmt::Write as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -46,6 +48,7 @@ pub use ran::Ran;
 pub use receiver::{Mail, Mailbox, Received, Receiver};
 pub use sitting::Sitting;
 pub use sums::{LineCount, summed_line};
+pub use user::PlainUser;
 
 pub use viewer::Viewer;
 pub use web::Web;
@@ -59,6 +62,8 @@ pub struct Bench {
     agent: String,
     variables: Vec<(String, String)>,
     may_leave: bool,
+    /// User, group and program of every command, if these are not the test's own.
+    user: Option<(u32, u32, PathBuf)>,
 }
 
 /// Begins a test. `agent` is the path of the scripted child.
@@ -71,7 +76,8 @@ impl Bench {
     pub fn below(parent: impl AsRef<Path>, agent: &str) -> Bench {
         let root = tempfile::Builder::new().prefix("d").rand_bytes(5).tempdir_in(parent).unwrap();
         std::fs::create_dir(root.path().join("p")).unwrap();
-        Bench { root, agent: agent.to_owned(), variables: Vec::new(), may_leave: false }
+        let (agent, variables) = (agent.to_owned(), Vec::new());
+        Bench { root, agent, variables, may_leave: false, user: None }
     }
 
     /// The daemon's folder.
@@ -137,7 +143,11 @@ impl Bench {
 
     /// The command, to be run in the project's folder.
     pub fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(defib_path());
+        let program = self.user.as_ref().map_or(defib_path(), |(_, _, program)| program);
+        let mut command = Command::new(program);
+        if let Some((uid, gid, _)) = &self.user {
+            command.uid(*uid).gid(*gid);
+        }
         command.args(arguments).current_dir(self.project()).stdin(Stdio::null());
         for name in ["CLAUDECODE", "CLAUDE_CODE_CHILD_SESSION", "XDG_STATE_HOME"] {
             command.env_remove(name);

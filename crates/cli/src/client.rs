@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use defib_core::Name;
 use defib_daemon::wire::{Closing, ErrorBody, ErrorCode, ErrorDetail, UpRequest};
+use defib_host::claim::{Holder, holder_of};
 use defib_host::home::HomeLock;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
@@ -29,6 +30,8 @@ const START: Duration = Duration::from_secs(15);
 const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
 /// How long it may take until everything has ended.
 const END: Duration = Duration::from_secs(600);
+/// How long a keeper may take to bind its socket again.
+const REBIND: Duration = Duration::from_secs(1);
 /// How long there may be no keeper until its daemon has become the next one, where it was killed.
 const BETWEEN_KEEPERS: Duration = Duration::from_millis(500);
 
@@ -155,6 +158,7 @@ impl Client {
         if self.is_up() || self.lock().exists() && self.comes_back() {
             return Ok(true);
         }
+        self.check_folder()?;
         if self.is_locked() {
             return Err(self.not_answering());
         }
@@ -276,6 +280,7 @@ impl Client {
     ) -> Result<Response<Incoming>, Failure> {
         let response = match answer {
             Ok(response) => response,
+            Err(Trouble::Lost(holder)) => return Err(self.home.lost_by(holder)),
             Err(Trouble::NoDaemon) => {
                 let message = format!("no daemon is running in {}", self.home.path().display());
                 return Err(Failure::new(Code::NoDaemon, message)
@@ -361,6 +366,11 @@ impl Client {
 
     /// Whether a keeper holds the home.
     fn is_locked(&self) -> bool {
+        self.is_flocked() || holder_of(&self.home.claims()).is_some()
+    }
+
+    /// Whether a keeper has the lock in the folder.
+    fn is_flocked(&self) -> bool {
         let lock = self.lock();
         lock.exists() && matches!(HomeLock::take(&lock), Ok(None))
     }
@@ -389,6 +399,8 @@ impl Client {
         if self.is_up() {
             return Ok(());
         }
+        // Before the folder is made: a folder that was moved away may come back.
+        self.check_folder()?;
         self.home.create()?;
         let deadline = Instant::now() + START;
         let mut keeper = self.start_keeper()?;
@@ -417,23 +429,52 @@ impl Client {
             .hint(format!("{} has all it said", log.display()))
     }
 
+    /// Connects to the socket. If its file is gone and the keeper lives, the keeper is given time to bind it
+    /// again.
+    async fn connect(&self) -> Result<UnixStream, Trouble> {
+        let deadline = Instant::now() + REBIND;
+        loop {
+            let error = match UnixStream::connect(self.home.socket()).await {
+                Ok(stream) => return Ok(stream),
+                Err(error) => error,
+            };
+            let message = format!("cannot reach {}: {error}", self.home.socket().display());
+            if error.kind() == io::ErrorKind::PermissionDenied {
+                return Err(Trouble::Forbidden(message));
+            }
+            let absent = [io::ErrorKind::NotFound, io::ErrorKind::ConnectionRefused];
+            if !absent.contains(&error.kind()) {
+                return Err(Trouble::Other(message));
+            }
+            // The keeper checks its socket when it is asked who it is.
+            let Some(holder) = holder_of(&self.home.claims()) else {
+                return Err(Trouble::NoDaemon);
+            };
+            if Instant::now() > deadline {
+                // A keeper that starts or ends has the lock in the folder.
+                let trouble =
+                    if self.is_flocked() { Trouble::NoDaemon } else { Trouble::Lost(holder) };
+                return Err(trouble);
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// The failure if the keeper lives without the folder of its home.
+    fn check_folder(&self) -> Result<(), Failure> {
+        match self.runtime.block_on(self.connect()) {
+            Err(Trouble::Lost(holder)) => Err(self.home.lost_by(holder)),
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
     async fn send(
         &self,
         method: Method,
         path: &str,
         body: Bytes,
     ) -> Result<Response<Incoming>, Trouble> {
-        let stream = UnixStream::connect(self.home.socket()).await.map_err(|error| {
-            let absent = [io::ErrorKind::NotFound, io::ErrorKind::ConnectionRefused];
-            if absent.contains(&error.kind()) {
-                return Trouble::NoDaemon;
-            }
-            let message = format!("cannot reach {}: {error}", self.home.socket().display());
-            if error.kind() == io::ErrorKind::PermissionDenied {
-                return Trouble::Forbidden(message);
-            }
-            Trouble::Other(message)
-        })?;
+        let stream = self.connect().await?;
         let other = |error: hyper::Error| Trouble::Other(format!("lost the daemon: {error}"));
         let (mut sender, connection) =
             http1::handshake(TokioIo::new(stream)).await.map_err(other)?;
@@ -521,6 +562,8 @@ pub(crate) fn is_plain(name: &std::ffi::OsStr) -> bool {
 
 enum Trouble {
     NoDaemon,
+    /// The keeper lives, and the folder of its home is gone.
+    Lost(Holder),
     Forbidden(String),
     Other(String),
 }

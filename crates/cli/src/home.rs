@@ -2,8 +2,13 @@
 
 use std::env;
 use std::fs::DirBuilder;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+use defib_host::claim::Holder;
 
 use crate::failure::{Code, Failure};
 
@@ -51,6 +56,37 @@ impl Home {
         self.0.join("defib.sock")
     }
 
+    /// The names of the home's second lock ([`defib_host::claim`]): one for the path as it was given, and one
+    /// for the path without symlinks, if that is another. Both stay the same if the folder is removed.
+    ///
+    /// The user and the root folder are part of them: a container that shares only the network with this
+    /// machine may have a home with the same path.
+    pub(crate) fn claims(&self) -> Vec<String> {
+        let uid = rustix::process::geteuid().as_raw();
+        let root = std::fs::metadata("/").map(|root| (root.dev(), root.ino())).unwrap_or_default();
+        let name = |path: &Path| {
+            let mut hash = Sha256::new();
+            hash.update(format!("{uid} {} {} ", root.0, root.1));
+            hash.update(path.as_os_str().as_bytes());
+            let hash: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+            format!("defib/{hash}")
+        };
+        let mut claims = vec![name(&self.0), name(&without_symlinks(&self.0))];
+        claims.dedup();
+        claims
+    }
+
+    /// The failure if the keeper of this home lives, and its socket is not in the folder.
+    pub(crate) fn lost_by(&self, holder: Holder) -> Failure {
+        let (path, pid) = (self.0.display(), holder.pid);
+        let message = format!(
+            "the keeper of {path} (process {pid}) and its agents still run, but its folder was removed, moved or replaced"
+        );
+        Failure::new(Code::Failed, message).hint(format!(
+            "move the folder back if you have it; else `kill {pid}` stops the agents in order and ends the keeper, and `defib up` starts anew"
+        ))
+    }
+
     /// Makes the folder, for its owner alone.
     pub(crate) fn create(&self) -> Result<(), Failure> {
         // A folder that is there already is its owner's business.
@@ -61,4 +97,15 @@ impl Home {
                 .hint("choose a folder that you may write to with --home or DEFIB_HOME")
         })
     }
+}
+
+/// The path without symlinks, as far as it exists.
+fn without_symlinks(path: &Path) -> PathBuf {
+    for existing in path.ancestors() {
+        if let (Ok(real), Ok(rest)) = (existing.canonicalize(), path.strip_prefix(existing)) {
+            // To join nothing would add a slash.
+            return if rest.as_os_str().is_empty() { real } else { real.join(rest) };
+        }
+    }
+    path.to_owned()
 }

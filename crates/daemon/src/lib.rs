@@ -54,7 +54,6 @@ pub mod words;
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -62,7 +61,7 @@ use defib_history::{History, Options, Trouble};
 use defib_host::protocol::{News, Request};
 use defib_host::wake::Waker;
 use defib_host::{Channel, Front};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
 use crate::doors::{Doors, Recorder};
 use crate::engine::{Beginning, Engine, Setup};
@@ -129,6 +128,7 @@ pub fn run(options: DaemonOptions) -> io::Result<Will> {
     let doors = Doors::stored(&opened.intents, front);
     let auditor = audit::Auditor::open(&home, &opened.intents);
     let (site, sites) = watch::channel(None);
+    let (rebound, listeners) = mpsc::unbounded_channel();
     let (roll, rolls) = watch::channel(Roll::default());
     let (export, exports) = watch::channel(None);
     let kept = opened.intents.kept.iter().filter(|(key, _)| notify::is_ours(key));
@@ -147,6 +147,7 @@ pub fn run(options: DaemonOptions) -> io::Result<Will> {
         wake,
         awaits_up,
         site,
+        rebound,
         roll,
         export,
     };
@@ -158,8 +159,6 @@ pub fn run(options: DaemonOptions) -> io::Result<Will> {
     let path = Arc::new(path);
     let metrics = Metrics::after(opened.highest_seq, handle.clone(), path.clone());
     let exporter = Exporter::new(metrics.clone(), exports, &home);
-    let listener = UnixListener::from(listener);
-    listener.set_nonblocking(true)?;
     let recorder = Recorder::new(auditor, handle.clone());
     let desk = api::Desk {
         engine: handle,
@@ -174,9 +173,8 @@ pub fn run(options: DaemonOptions) -> io::Result<Will> {
     };
     std::thread::Builder::new().name("api".to_owned()).spawn(move || {
         runtime.block_on(async {
-            let listener = tokio::net::UnixListener::from_std(listener)?;
             tokio::spawn(exporter.work());
-            doors::serve(listener, desk, sites).await
+            doors::serve(listener, listeners, desk, sites).await
         })
     })?;
     Ok(engine.work())

@@ -163,6 +163,15 @@ impl Daemon {
         Ok((launcher.launch(&plan, handed, None)?, Channel::new(ours)))
     }
 
+    /// Gives this listener to the running daemon, and to those that come after it.
+    pub(crate) fn listen_on(&mut self, listener: OwnedFd) {
+        self.listener = listener;
+        // A descriptor of its own: the channel is used while the listener is borrowed.
+        if let Ok(listener) = rustix::io::fcntl_dupfd_cloexec(&self.listener, 10) {
+            self.tell(&News::Rebound, Some(listener.as_fd()));
+        }
+    }
+
     /// Its process, if there is one.
     pub(crate) fn pid(&self) -> Option<Pid> {
         match &self.state {

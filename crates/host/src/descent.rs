@@ -16,6 +16,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, PidfdFlags, Signal};
 use rustix::time::Timespec;
 
+use crate::ancestry::{End, line};
 use crate::stat::Stat;
 
 /// The variable that says which runs a process descends from, outermost first.
@@ -188,6 +189,35 @@ impl Held {
         Some(Held { pid, pidfd })
     }
 
+    /// The process with this number, if there is one.
+    pub(crate) fn numbered(number: u32) -> Option<Held> {
+        Held::open(Pid::from_raw(i32::try_from(number).ok()?)?)
+    }
+
+    /// The process that a descriptor means, whose number is known.
+    pub(crate) fn by_descriptor(pid: Pid, pidfd: OwnedFd) -> Held {
+        Held { pid, pidfd }
+    }
+
+    pub(crate) fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    pub(crate) fn number(&self) -> u32 {
+        self.pid.as_raw_pid().unsigned_abs()
+    }
+
+    /// The number of its parent; 0 if that is outside of this PID namespace. `None`: the process has ended,
+    /// or cannot be seen.
+    pub(crate) fn parent(&self) -> Option<u32> {
+        if let Some(parent) = crate::pidfd::parent(&self.pidfd) {
+            return Some(parent);
+        }
+        // In another namespace's /proc the number belongs to another process.
+        let parent = Stat::of(self.pid).filter(|_| proc_is_ours())?.parent()?;
+        self.lives().then_some(parent)
+    }
+
     /// If it is in the cgroup of an earlier keeper of this home. Who was only listed there may have gone
     /// meanwhile, and somebody else may have the number.
     fn stale(pid: Pid, home_key: &str) -> Option<Held> {
@@ -255,11 +285,9 @@ fn children(parent: Pid) -> Vec<Pid> {
 /// its mark. Nothing: it has gone, and nobody can say any more.
 pub fn is_of_run(pid: u32, first: u32, agent: &Name, run: RunId) -> Option<bool> {
     let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
-    let first = i32::try_from(first).ok()?;
     let held = Held::open(pid)?;
-    let found = pid.as_raw_pid() == first
-        || Stat::of(pid).is_some_and(|stat| stat.session() == Some(first))
-        || ancestors(pid).contains(&first)
+    let found = Stat::of(pid).is_some_and(|stat| stat.session() == Some(first))
+        || is_below(&held, first)
         || is_in_group_of(pid, agent)
         || carries_run(pid, agent, run);
     // What was read is only sure to be this process's if it still lives.
@@ -389,7 +417,7 @@ fn find_marked(home_key: &str, held: &[Held]) -> Vec<Held> {
         let Some(candidate) = Held::open(pid) else { continue };
         if Stat::of(pid).is_some_and(|stat| stat.lives())
             && carries(pid, HOME_KEY, |mark| mark == home_key.as_bytes())
-            && !spared.has(pid)
+            && !spared.has(&candidate)
         {
             found.push(candidate);
         }
@@ -399,35 +427,26 @@ fn find_marked(home_key: &str, held: &[Held]) -> Vec<Held> {
 
 /// The caller and those above it.
 struct Spared {
-    caller: Pid,
-    above: Vec<i32>,
+    caller: u32,
+    above: Vec<u32>,
 }
 
 impl Spared {
     fn new() -> Spared {
-        let caller = rustix::process::getpid();
-        Spared { caller, above: ancestors(caller) }
+        let caller = std::process::id();
+        let above = Held::numbered(caller).map(|held| line(&held, 0, usize::MAX).pids);
+        Spared { caller, above: above.unwrap_or_default() }
     }
 
-    fn has(&self, pid: Pid) -> bool {
-        pid == self.caller
-            || self.above.contains(&pid.as_raw_pid())
-            || ancestors(pid).contains(&self.caller.as_raw_pid())
+    /// Whether a process is the caller, above it or below it.
+    fn has(&self, process: &Held) -> bool {
+        self.above.contains(&process.number()) || is_below(process, self.caller)
     }
 }
 
-/// The processes that one descends from, the nearest first.
-pub(crate) fn ancestors(pid: Pid) -> Vec<i32> {
-    let mut above = Vec::new();
-    let mut next = Some(pid);
-    // The bound is for a chain that changes while it is walked.
-    while let Some(parent) = next.and_then(|pid| Stat::of(pid)?.parent())
-        && above.len() < 1000
-    {
-        above.push(parent);
-        next = Pid::from_raw(parent);
-    }
-    above
+/// Whether a process descends from the one with this number, or is it.
+fn is_below(process: &Held, number: u32) -> bool {
+    line(process, number, usize::MAX).end == End::Reached
 }
 
 #[cfg(test)]

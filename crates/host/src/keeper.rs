@@ -1,6 +1,6 @@
 //! The keeper's loop.
 //!
-//! One thread that waits for two descriptors: signals, and the daemon's channel. Ends are taken care
+//! One thread that waits for signals, for the daemon's channel, and for changes of the socket's file. Ends are taken care
 //! of before requests, and no more than one spawn is done between two looks at the signals: an agent
 //! that dies does not wait for a thousand that start. Requests are carried out in their order, except
 //! that spawns wait for their turn: nobody's is delayed by those who crash over and over.
@@ -23,6 +23,7 @@ use rustix::time::Timespec;
 use crate::cgroup::Cgroups;
 use crate::child::{Fault, Launcher};
 use crate::daemon::Daemon;
+use crate::entrance::Entrance;
 use crate::footprint::{pack, release_memory, settle_allocator};
 use crate::notify::Listeners;
 use crate::protocol::{
@@ -43,6 +44,8 @@ pub struct KeeperOptions {
     pub daemon_args: Vec<OsString>,
     /// A listening socket, held for the daemon across its lives.
     pub listener: OwnedFd,
+    /// The file of that socket, if the keeper is to bind it again when it is gone.
+    pub entrance: Option<Entrance>,
     /// What becomes the standard error of keeper and daemon, if not what it is already.
     pub log: Option<OwnedFd>,
     /// What marks the processes of this home: unlike any other home's, the same each time, without
@@ -91,6 +94,7 @@ pub fn run(options: KeeperOptions) -> io::Result<ExitCode> {
         turns: Turns::default(),
         commands: VecDeque::new(),
         listeners: Listeners::default(),
+        entrance: options.entrance,
         forsaken: BTreeSet::new(),
         close_asked: false,
         closes_with_daemon: false,
@@ -101,6 +105,7 @@ pub fn run(options: KeeperOptions) -> io::Result<ExitCode> {
         if let Some(code) = keeper.turn() {
             keeper.runs.remove_cgroups();
             keeper.listeners.close_all();
+            keeper.entrance.iter().for_each(Entrance::close);
             return Ok(code);
         }
     }
@@ -117,6 +122,7 @@ struct Keeper {
     /// Commands of runs that were asked for and not yet spawned.
     commands: VecDeque<CommandOrder>,
     listeners: Listeners,
+    entrance: Option<Entrance>,
     /// Agents that are gone and are to be forgotten when nothing concerns them any more.
     forsaken: BTreeSet<Name>,
     close_asked: bool,
@@ -133,7 +139,7 @@ impl Keeper {
         } else {
             self.daemon.flush_company();
         }
-        self.wait();
+        let entrance_changed = self.wait();
         for notice in self.standing.notices() {
             match notice {
                 Notice::Child => self.reap(),
@@ -153,18 +159,28 @@ impl Keeper {
         if self.ending.is_none() && self.daemon.due().is_some_and(|due| due <= now) {
             self.start_daemon();
         }
+        if (entrance_changed || self.entrance_due().is_some_and(|due| due <= now))
+            && let Some(listener) = self.entrance.as_mut().and_then(|it| it.check(now))
+        {
+            self.daemon.listen_on(listener);
+        }
         self.carry_out_requests();
         let (until, code) = self.ending?;
         let over = self.runs.all_gone() && self.daemon.pid().is_none();
         (over || now >= until).then_some(code)
     }
 
-    /// Until there is something to do.
-    fn wait(&self) {
+    fn entrance_due(&self) -> Option<Instant> {
+        self.entrance.as_ref().and_then(Entrance::due)
+    }
+
+    /// Waits until there is something to do. Says whether the socket's file may have changed.
+    fn wait(&self) -> bool {
         let daemon_due = self.daemon.due().filter(|_| self.ending.is_none());
         let over = self.ending.map(|(until, _)| until);
         let lingers = self.daemon.lingers_until();
-        let due = [daemon_due, over, self.runs.next_look(), lingers].into_iter().flatten().min();
+        let due = [daemon_due, over, self.runs.next_look(), lingers, self.entrance_due()];
+        let due = due.into_iter().flatten().min();
         let mut timeout = due.map(|due| due.saturating_duration_since(Instant::now()));
         let waits = !self.turns.is_empty() && !self.daemon.lags();
         if waits || !self.commands.is_empty() {
@@ -178,8 +194,12 @@ impl Keeper {
             flags.set(PollFlags::IN, channel.queued_bytes() < MOST_QUEUED);
             polled.push(PollFd::new(channel, flags));
         }
+        let others = polled.len();
+        let entrance = self.entrance.iter().flat_map(Entrance::descriptors);
+        polled.extend(entrance.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         // An interruption is as good as an event: everything is looked at anyway.
         let _ = rustix::event::poll(&mut polled, timeout.as_ref());
+        polled.iter().skip(others).any(|it| !it.revents().is_empty())
     }
 
     /// Takes care of every child that has ended.

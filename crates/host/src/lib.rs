@@ -20,12 +20,15 @@
 //! [`usage`], [`activity`], what the kernel can hold a sandbox to ([`sandbox`]), and what comes to the sockets of [`notify`].
 
 pub mod activity;
+mod ancestry;
 mod cgroup;
 mod channel;
 mod child;
+pub mod claim;
 pub mod clock;
 mod daemon;
 mod descent;
+mod entrance;
 mod errno;
 mod footprint;
 mod front;
@@ -38,6 +41,7 @@ mod memory;
 pub mod notify;
 pub mod odd_files;
 pub mod output;
+mod pidfd;
 pub mod protocol;
 mod runs;
 pub mod sandbox;
@@ -52,11 +56,12 @@ pub mod wake;
 pub use channel::{Channel, ChannelError, Flushed, MAX_DESCRIPTORS};
 pub use daemon::{KEEPER_FD, LISTENER_FD, inherited};
 pub use descent::{HOME_KEY, RUN_KEY, Swept, is_of_run, sweep};
+pub use entrance::Entrance;
 pub use footprint::{pack, release_memory, settle_allocator};
 pub use front::Front;
 pub use inherited::close_inherited;
 pub use keeper::{KeeperOptions, run};
-pub use kinship::{Kinship, kinship};
+pub use kinship::{Kinship, Peer};
 pub use launch::account;
 pub use standing::{
     Bounds, be_prompt, descriptor_limit, hide_memory, hold_signals, in_background,

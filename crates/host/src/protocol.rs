@@ -201,6 +201,8 @@ pub enum News {
         /// How it ended.
         end: CommandEnd,
     },
+    /// The file of the socket that clients connect to was gone. The new listener comes along. Since version 7.
+    Rebound,
 }
 
 /// A command to be run on behalf of a live run. The keeper takes everything else from the order by which it

@@ -1,34 +1,52 @@
-//! Whoever comes by the daemon's own socket from inside of an agent's tree.
+//! Requests on the daemon's own socket that come from inside of an agent's tree.
 //!
-//! It gets that agent's rights alone, whatever it shows: what a run may do for itself by its token, and
-//! read-only views of its project where its file says so. Without this, an agent that can reach the
-//! socket could grant itself anything. A peer that has gone before it could be looked at may have been
-//! an agent's, and is refused.
+//! Such a process has that agent's rights only, whatever it shows: what a run may do for itself with its
+//! token, and read-only views of its project if its file says so. Without this, an agent that can reach
+//! the socket could grant itself anything. A peer whose ancestors the kernel does not show completely may be
+//! an agent's process, and is refused.
 
 use axum::extract::{FromRequestParts, Request};
 use axum::http::Method;
 use axum::http::header::AUTHORIZATION;
 use defib_core::Name;
-use defib_host::{Front, Kinship, kinship};
+use defib_host::{Front, Kinship, Peer};
 use percent_encoding::percent_decode_str;
-use tokio::net::UnixStream;
 
 use crate::api::{Desk, Token, Trouble};
 use crate::engine::Ask;
 use crate::wire::ErrorCode;
 
-/// In whose tree a client lives, of all agents of this daemon. Nothing where the keeper was killed: then
-/// its agents are as much anybody's as a stranger is.
-pub(super) fn kin_of(stream: &UnixStream, keeper: u32, front: Option<Front>) -> Option<Kinship> {
-    let credentials = stream.peer_cred().ok();
-    let pid = credentials.and_then(|peer| peer.pid()).and_then(|pid| u32::try_from(pid).ok());
-    let kin = match pid {
-        // A process that our namespace has no number for is none of those that we started.
-        None | Some(0) => Kinship::Stranger,
-        Some(pid) => kinship(pid, keeper, std::process::id(), front),
-    };
-    // Looked at last: it was the keeper all the while.
-    (std::os::unix::process::parent_id() == keeper).then_some(kin)
+/// The name that the audit has for a process in the tree of an unknown agent, or perhaps in one.
+const UNVERIFIED: &str = "an unverified process";
+
+/// The keeper, and a client that descends from it and is not an agent's.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Family {
+    pub(super) keeper: u32,
+    pub(super) front: Option<Front>,
+}
+
+/// The answer to whether a client is in an agent's tree.
+#[derive(Debug)]
+pub(super) enum Answer {
+    /// It stands so to the agents of this daemon.
+    Is(Kinship),
+    /// It has more ancestors than the caller wants to look at.
+    TooDeep,
+    /// The keeper was killed, and its agents have lost the parent by which they are known.
+    KeeperGone,
+}
+
+impl Family {
+    /// How a client stands to the agents, if it has at most `most_steps` ancestors below the keeper.
+    pub(super) fn kinship(self, peer: &Peer, most_steps: usize) -> Answer {
+        let kin = peer.kinship(self.keeper, std::process::id(), self.front, most_steps);
+        // Check this last, so that a keeper death during the lookup is noticed.
+        if std::os::unix::process::parent_id() != self.keeper {
+            return Answer::KeeperGone;
+        }
+        kin.map_or(Answer::TooDeep, Answer::Is)
+    }
 }
 
 /// Who looks, and what it may look at.
@@ -44,8 +62,8 @@ pub(crate) struct Onlooker {
 #[derive(Debug, Clone)]
 pub(crate) struct Sees(pub(crate) Name);
 
-/// Lets a request pass that may come from where it does, and says what it may see. In whose tree it
-/// lives goes to `known`.
+/// Lets a request pass that may come from where it does, and says what it may see. The agent in whose
+/// tree the client is goes to `known`.
 pub(super) async fn confine(
     desk: &Desk,
     kin: &Kinship,
@@ -54,14 +72,21 @@ pub(super) async fn confine(
 ) -> Result<Request, Trouble> {
     let (line, agent) = match kin {
         Kinship::Stranger => return Ok(request),
-        Kinship::Gone => {
-            let trouble = Trouble::new(ErrorCode::Forbidden, "whoever asked has gone");
-            return Err(trouble.hint("ask from a process that waits for the answer"));
+        Kinship::Unverified => {
+            *known = Some(UNVERIFIED.to_owned());
+            let message = "the kernel does not show which processes this one descends from";
+            return Err(Trouble::new(ErrorCode::Forbidden, message).hint(
+                "ask from a process that waits for the answer; as a user other than root, a Linux before 6.13 \
+                 must not hide processes (hidepid)",
+            ));
         }
         Kinship::Kin { line, agent } => (line.clone(), agent.clone()),
     };
     let onlooker = desk.ask(|answer| Ask::Onlooker { line, agent, answer }).await.ok();
-    *known = onlooker.as_ref().map(|onlooker| format!("agent:{}", onlooker.agent));
+    *known = Some(match &onlooker {
+        Some(onlooker) => format!("agent:{}", onlooker.agent),
+        None => UNVERIFIED.to_owned(),
+    });
     let (mut parts, body) = request.into_parts();
     let path = parts.uri.path().to_owned();
     if path == "/healthz" {

@@ -6,6 +6,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::IpAddr;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -14,19 +15,19 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::http::StatusCode;
 use defib_history::Intent;
-use defib_host::{Front, Kinship};
+use defib_host::Kinship;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tower::ServiceExt;
 
 use super::address::{self, Listening, Open, Site};
 use super::heads::{Dressed, LIMITS, dress, last_answer, refuse_large};
-use super::kin::kin_of;
+use super::kin::{Answer, Family};
 use super::tls::Certificate;
 use crate::api::{self, Desk, Trouble};
 use crate::bugs::contained;
@@ -38,6 +39,8 @@ const CONNECTIONS: usize = 512;
 const LOCAL_CONNECTIONS: usize = 4096;
 /// How long a client may take to say what it wants.
 const HEADERS_WITHIN: Duration = Duration::from_secs(10);
+/// Number of ancestors that are looked at in the thread that serves everybody. An operator has fewer.
+const FEW_ANCESTORS: usize = 64;
 /// How long nobody is let in after the system had no descriptor for one more.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -71,37 +74,71 @@ pub(super) struct Connection {
 
 /// Keeps both doors open, for as long as the daemon lives.
 pub(crate) async fn serve(
-    listener: UnixListener,
+    listener: OwnedFd,
+    mut replacements: mpsc::UnboundedReceiver<OwnedFd>,
     desk: Desk,
     site: watch::Receiver<Option<Site>>,
 ) -> io::Result<()> {
+    let mut listener = local(listener)?;
     let router = api::routes(desk.clone());
-    let (keeper, front) = (desk.doors.0.keeper, desk.doors.0.front);
+    let family = Family { keeper: desk.doors.0.keeper, front: desk.doors.0.front };
+    // An agent that forks deep delays only peers that are as deep.
+    let deep = Arc::new(Semaphore::new(1));
     tokio::spawn(keep_open(desk, router.clone(), site));
     let places = Arc::new(Semaphore::new(LOCAL_CONNECTIONS));
     loop {
         let Ok(place) = places.clone().acquire_owned().await else { return Ok(()) };
-        match listener.accept().await {
-            Ok((stream, _)) => take_in_local(stream, place, &router, (keeper, front)),
+        let accepted = tokio::select! {
+            // Connections that wait at the last listener come first.
+            biased;
+            accepted = listener.accept() => accepted,
+            Some(next) = replacements.recv() => {
+                listener = local(next)?;
+                continue;
+            }
+        };
+        match accepted {
+            Ok((stream, _)) => take_in_local(stream, place, &router, family, &deep),
             // It is gone already, or there is no descriptor for it: then for the next one soon.
             Err(_) => tokio::time::sleep(PAUSE).await,
         }
     }
 }
 
+fn local(listener: OwnedFd) -> io::Result<UnixListener> {
+    let listener = std::os::unix::net::UnixListener::from(listener);
+    listener.set_nonblocking(true)?;
+    UnixListener::from_std(listener)
+}
+
 fn take_in_local(
     stream: UnixStream,
     place: OwnedSemaphorePermit,
     router: &Router,
-    (keeper, front): (u32, Option<Front>),
+    family: Family,
+    deep: &Arc<Semaphore>,
 ) {
-    // One whom the kernel does not know is not let in; nor one of whom nobody can say whose it is,
-    // because the keeper was killed meanwhile. That one asks the next daemon.
+    let process = defib_host::Peer::of(&stream);
+    // A client whose user the kernel does not name is not served.
     let Ok(credentials) = stream.peer_cred() else { return };
-    let Some(kin) = kin_of(&stream, keeper, front) else { return };
-    let peer = Peer::Local { uid: credentials.uid(), kin };
-    let connection = Connection { peer, follows: OnceLock::new(), _place: place };
-    tokio::spawn(contained(converse(stream, Arc::new(connection), router.clone())));
+    let (uid, router, deep) = (credentials.uid(), router.clone(), deep.clone());
+    let near = family.kinship(&process, FEW_ANCESTORS);
+    tokio::spawn(contained(async move {
+        let answer = match near {
+            Answer::TooDeep => {
+                let Ok(_turn) = deep.acquire().await else { return };
+                let whole = move || family.kinship(&process, usize::MAX);
+                let Ok(answer) = tokio::task::spawn_blocking(whole).await else { return };
+                answer
+            }
+            Answer::Is(_) | Answer::KeeperGone => near,
+        };
+        // Without a keeper no answer is possible: the client asks the next daemon.
+        let Answer::Is(kin) = answer else { return };
+        let peer = Peer::Local { uid, kin };
+        let connection = Connection { peer, follows: OnceLock::new(), _place: place };
+        converse(stream, Arc::new(connection), router).await;
+    }));
 }
 
 /// Listens on TCP where the projects say, and elsewhere when they say something else.

@@ -81,6 +81,7 @@ impl Inheritance {
             | News::Stray { .. }
             | News::NotListening { .. }
             | News::CommandEnded { .. }
+            | News::Rebound
             | News::CloseAsked => {}
         }
     }

@@ -63,7 +63,7 @@ use defib_host::protocol::{News, Request, RunKey};
 use defib_host::wake::Waker;
 use defib_host::{Channel, Flushed};
 use rustix::event::{PollFd, PollFlags, poll};
-use tokio::sync::{broadcast, watch};
+use tokio::sync::{broadcast, mpsc, watch};
 
 use crate::coroner::Coroner;
 use crate::doors::Site;
@@ -268,6 +268,8 @@ pub(crate) struct Engine {
     dawn: Option<start::Dawn>,
     /// Where the doors are told where to be.
     site: watch::Sender<Option<Site>>,
+    /// Takes listeners that replace the one that the daemon began with.
+    rebound: mpsc::UnboundedSender<OwnedFd>,
     /// Where the herald is told who is to be told.
     roll: watch::Sender<Roll>,
     /// Where the exporter is told whom figures are sent to.
@@ -412,6 +414,8 @@ impl Engine {
                 self.liveness.sockets.remove(&agent);
             }
             News::CommandEnded { key, number, end } => self.command_ended(&key, number, end),
+            // The API ends only with the process.
+            News::Rebound => drop(descriptors.pop().map(|listener| self.rebound.send(listener))),
             // These come only at the start of a connection.
             News::Welcome { .. } | News::Held { .. } | News::Kept { .. } | News::AllTold => {}
         }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -19,7 +20,7 @@ use defib_host::protocol::{News, Request, RunKey};
 use defib_host::wake::Waker;
 use serde::Deserialize as _;
 use serde_json::Value;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
 use super::ask::Ask;
 use super::capabilities::Capabilities;
@@ -75,6 +76,8 @@ pub(crate) struct Setup {
     pub(crate) awaits_up: bool,
     /// Where it is told where to listen.
     pub(crate) site: watch::Sender<Option<Site>>,
+    /// Takes listeners that replace the one that the daemon began with.
+    pub(crate) rebound: mpsc::UnboundedSender<OwnedFd>,
     /// Where it is told who is to be told.
     pub(crate) roll: watch::Sender<Roll>,
     /// Where it is told whom figures are sent to.
@@ -152,6 +155,7 @@ impl Engine {
             wake,
             awaits_up,
             site,
+            rebound,
             roll,
             export,
         } = setup;
@@ -225,6 +229,7 @@ impl Engine {
             leave: false,
             dawn: None,
             site,
+            rebound,
             roll,
             export,
             home,

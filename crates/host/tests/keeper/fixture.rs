@@ -65,6 +65,7 @@ fn keeper(folder: &str, home_key: &str, flags: &[&str]) {
         daemon_program: own,
         daemon_args: daemon,
         listener: listener.into(),
+        entrance: None,
         log: None,
         home_key: home_key.to_owned(),
         kept: Vec::new(),
