@@ -70,9 +70,10 @@ use crate::metrics::{Exporter, Metrics};
 use crate::notify::{Herald, Roll};
 use crate::terminal::Terminals;
 
-pub use old_keeper::held_warning;
+pub use old_keeper::{NO_NAMESPACES, held_warning};
 pub use plain::read_plain;
 pub use recipe::environment_for;
+pub use sandbox::gaps::{GAPS, Gap};
 pub use will::Will;
 
 /// What the keeper hands to a daemon.

@@ -349,6 +349,10 @@ impl Keeper {
         match request {
             Request::Spawn(order) => self.spawn_in_turn(*order, None),
             Request::SpawnConfined(order, profile) => self.spawn_in_turn(*order, Some(profile)),
+            Request::SpawnIsolated(order, mut profile, isolation) => {
+                profile.isolation = *isolation;
+                self.spawn_in_turn(*order, Some(profile));
+            }
             Request::Signal { key, signal } => {
                 self.spawn_before(&key);
                 self.runs.signal(&key, signal);

@@ -15,6 +15,9 @@ pub const VERSION: u32 = 7;
 /// The version from which on a keeper runs commands on behalf of runs.
 pub const COMMANDING_VERSION: u32 = 7;
 
+/// The version from which on a keeper takes [`Request::SpawnIsolated`].
+pub const ISOLATING_VERSION: u32 = 7;
+
 /// The longest frame, in bytes: more than the kernel takes as arguments and environment, and more than a
 /// project of ten thousand agents takes, which is kept in one piece.
 pub const MAX_FRAME: usize = 64 << 20;
@@ -99,6 +102,8 @@ pub enum Request {
         /// The number of the user that may send to it.
         user: u32,
     },
+    /// Spawn a run in a sandbox, as [`Request::SpawnConfined`], kept apart in this way. Since version 7.
+    SpawnIsolated(Box<SpawnOrder>, Box<Profile>, Box<Isolation>),
     // Left room for: a deadline. "End these runs at T unless I renew", for a fleet in which a machine
     // that is cut off must be known to have stopped. T is on the time since boot.
 }
@@ -274,6 +279,54 @@ pub struct Profile {
     pub udp: bool,
     /// Whether it may make processes.
     pub subprocess: bool,
+    /// How it is kept apart. It is sent beside the profile ([`Request::SpawnIsolated`]), so that the bytes of a
+    /// profile are those of version 3.
+    #[serde(skip)]
+    pub isolation: Isolation,
+}
+
+/// What keeps a confined run apart from the rest of the machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Isolation {
+    /// Which sandbox.
+    pub kind: IsolationKind,
+    /// Whether a token permits it to write anywhere. Without one it may not change modes, owners, times or
+    /// extended attributes of files.
+    pub writes: bool,
+    /// Whether a token gives it any part of the network.
+    pub network: bool,
+    /// Whether it gets mounts of its own, on which only the places that it may write are writable.
+    pub mounts: bool,
+    /// Folders that stay read-only for it whatever its tokens say, except places in them that the profile names.
+    pub protected: Vec<String>,
+    /// Places with libraries, for namespaces: programs may load code from there.
+    pub libraries: Vec<String>,
+    /// Unix sockets that it may use, for namespaces.
+    pub sockets: Vec<String>,
+}
+
+impl Default for Isolation {
+    /// As daemons before version 7 meant it.
+    fn default() -> Isolation {
+        Isolation {
+            kind: IsolationKind::Landlock,
+            writes: true,
+            network: true,
+            mounts: false,
+            protected: Vec::new(),
+            libraries: Vec::new(),
+            sockets: Vec::new(),
+        }
+    }
+}
+
+/// The sandboxes that there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum IsolationKind {
+    /// Landlock and a filter of system calls.
+    Landlock,
+    /// Those, in user, mount, pid, ipc and net namespaces of the run's own.
+    Namespaces,
 }
 
 /// What may be done at a path.

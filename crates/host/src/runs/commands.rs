@@ -23,7 +23,7 @@ use crate::child::{Child, Fault, Identity, Launcher, Plan};
 use crate::descent::{Descent, HOME_KEY, RUN_KEY, command_mark, mark_below};
 use crate::launch::plan_run;
 use crate::protocol::{
-    CommandEnd, CommandOrder, How, Leftovers, Profile, RunKey, SpawnOrder, Stage,
+    CommandEnd, CommandOrder, How, Isolation, Leftovers, Profile, RunKey, SpawnOrder, Stage,
 };
 use crate::standing::Standing;
 use crate::tree::{First, Tree};
@@ -40,7 +40,8 @@ struct Remembered {
     cwd: String,
     rlimits: Vec<(u32, u64)>,
     memory: Option<u64>,
-    profile: Option<Profile>,
+    /// With its isolation, which the bytes of a profile do not have.
+    profile: Option<(Profile, Isolation)>,
 }
 
 impl Manner {
@@ -55,7 +56,7 @@ impl Manner {
             cwd: order.cwd.clone(),
             rlimits: order.rlimits.clone(),
             memory: order.memory,
-            profile: profile.cloned(),
+            profile: profile.map(|profile| (profile.clone(), profile.isolation.clone())),
         };
         // If packing ever failed, unpacking fails as well, and no command runs.
         Manner(postcard::to_allocvec(&remembered).unwrap_or_default().into())
@@ -184,8 +185,9 @@ impl Runs {
         plan.identity = identity;
         plan.door = door;
         let mut ruleset = None;
-        if let Some(profile) = &manner.profile {
-            let confinement = self.sandbox.confine(profile, None);
+        if let Some((profile, isolation)) = &manner.profile {
+            let profile = Profile { isolation: isolation.clone(), ..profile.clone() };
+            let confinement = self.sandbox.confine(&profile, None);
             let (confinement, rules) = confinement.map_err(Fault::at(Stage::Sandbox))?;
             plan.confinement = Some(confinement);
             ruleset = rules;
