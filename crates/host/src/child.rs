@@ -441,7 +441,7 @@ impl Errand<'_> {
 
 const UNSHARE: u32 = 2;
 
-fn execute(program: &CStr, arguments: &Texts, environment: &Texts) -> Errno {
+pub(crate) fn execute(program: &CStr, arguments: &Texts, environment: &Texts) -> Errno {
     let (arguments, environment) = (arguments.pointers.as_ptr(), environment.pointers.as_ptr());
     // SAFETY: both are arrays of pointers to NUL-terminated texts, each ended by a null pointer, and
     // `Texts` keeps the texts alive.

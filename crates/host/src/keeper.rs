@@ -348,9 +348,7 @@ impl Keeper {
     fn carry_out(&mut self, request: Request) {
         match request {
             Request::Spawn(order) => self.spawn_in_turn(*order, None),
-            Request::SpawnConfined(order, profile) => self.spawn_in_turn(*order, Some(profile)),
-            Request::SpawnIsolated(order, mut profile, isolation) => {
-                profile.isolation = *isolation;
+            Request::SpawnConfined(order, profile) | Request::SpawnIsolated(order, profile) => {
                 self.spawn_in_turn(*order, Some(profile));
             }
             Request::Signal { key, signal } => {

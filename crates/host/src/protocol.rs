@@ -76,7 +76,7 @@ pub enum Request {
     Unlisten(Name),
     /// Spawn a run in a sandbox. Since version 3: an older keeper must not be asked, because it would
     /// not understand, and nothing runs without the sandbox that it is to have.
-    SpawnConfined(Box<SpawnOrder>, Box<Profile>),
+    SpawnConfined(Box<SpawnOrder>, #[serde(with = "without_isolation")] Box<Profile>),
     /// Much has changed and that is over: give back the memory it took. Since version 4.
     Tidy,
     /// The agent is gone: forget it and the numbers of its runs, once none lives and no report waits to
@@ -102,8 +102,8 @@ pub enum Request {
         /// The number of the user that may send to it.
         user: u32,
     },
-    /// Spawn a run in a sandbox, as [`Request::SpawnConfined`], kept apart in this way. Since version 7.
-    SpawnIsolated(Box<SpawnOrder>, Box<Profile>, Box<Isolation>),
+    /// Spawn a run in a sandbox, as [`Request::SpawnConfined`], with the isolation of the profile. Since version 7.
+    SpawnIsolated(Box<SpawnOrder>, Box<Profile>),
     // Left room for: a deadline. "End these runs at T unless I renew", for a fleet in which a machine
     // that is cut off must be known to have stopped. T is on the time since boot.
 }
@@ -279,10 +279,37 @@ pub struct Profile {
     pub udp: bool,
     /// Whether it may make processes.
     pub subprocess: bool,
-    /// How it is kept apart. It is sent beside the profile ([`Request::SpawnIsolated`]), so that the bytes of a
-    /// profile are those of version 3.
-    #[serde(skip)]
+    /// How it is kept apart. Since version 7; [`Request::SpawnConfined`] is sent without it.
     pub isolation: Isolation,
+}
+
+/// A profile as keepers and daemons before version 7 write it.
+mod without_isolation {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::{Access, Isolation, Ports, Profile};
+
+    #[derive(Serialize, Deserialize)]
+    struct Plain {
+        paths: Vec<(String, Access)>,
+        connect: Ports,
+        listen: Ports,
+        udp: bool,
+        subprocess: bool,
+    }
+
+    pub(super) fn serialize<S: Serializer>(profile: &Profile, to: S) -> Result<S::Ok, S::Error> {
+        let Profile { paths, connect, listen, udp, subprocess, isolation: _ } = profile.clone();
+        Plain { paths, connect, listen, udp, subprocess }.serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Box<Profile>, D::Error> {
+        let Plain { paths, connect, listen, udp, subprocess } = Plain::deserialize(from)?;
+        let isolation = Isolation::default();
+        Ok(Box::new(Profile { paths, connect, listen, udp, subprocess, isolation }))
+    }
 }
 
 /// What keeps a confined run apart from the rest of the machine.
@@ -303,6 +330,12 @@ pub struct Isolation {
     pub libraries: Vec<String>,
     /// Unix sockets that it may use, for namespaces.
     pub sockets: Vec<String>,
+}
+
+impl Isolation {
+    pub(crate) fn is_namespaces(&self) -> bool {
+        self.kind == IsolationKind::Namespaces
+    }
 }
 
 impl Default for Isolation {

@@ -35,6 +35,7 @@ mod recovery;
 mod reload;
 mod respawn;
 mod sandbox;
+mod sandbox_survey;
 mod scenarios;
 mod secrets;
 mod simulate;

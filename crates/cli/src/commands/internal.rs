@@ -43,6 +43,8 @@ enum Role {
     },
     /// The brain
     Daemon(Occasion),
+    /// The first process of a run in namespaces
+    Confine,
 }
 
 #[derive(Debug, Clone, Copy, clap::Args)]
@@ -57,10 +59,10 @@ struct Occasion {
 
 impl Internal {
     pub(crate) fn run(&self, context: &Context) -> Result<(), Failure> {
-        let home = context.home()?;
         match self.role {
-            Role::Keeper { occasion, heir } => keeper(&home, occasion, heir),
-            Role::Daemon(occasion) => daemon(&home, occasion),
+            Role::Keeper { occasion, heir } => keeper(&context.home()?, occasion, heir),
+            Role::Daemon(occasion) => daemon(&context.home()?, occasion),
+            Role::Confine => defib_host::run_confined(),
         }
     }
 }

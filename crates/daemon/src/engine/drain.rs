@@ -304,11 +304,11 @@ impl Engine {
                     Ok(None) => self.send(&Request::Spawn(Box::new(order))),
                     Ok(Some(profile)) => {
                         let is_old = self.liveness.keeper_version < ISOLATING_VERSION;
-                        let (order, isolation) = (Box::new(order), profile.isolation.clone());
+                        let order = Box::new(order);
                         self.send(&if is_old {
                             Request::SpawnConfined(order, profile)
                         } else {
-                            Request::SpawnIsolated(order, profile, Box::new(isolation))
+                            Request::SpawnIsolated(order, profile)
                         });
                     }
                     Err(why) => self.handle.tell(Ask::Unspawnable { key, why }),

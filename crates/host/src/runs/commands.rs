@@ -23,8 +23,9 @@ use crate::child::{Child, Fault, Identity, Launcher, Plan};
 use crate::descent::{Descent, HOME_KEY, RUN_KEY, command_mark, mark_below};
 use crate::launch::plan_run;
 use crate::protocol::{
-    CommandEnd, CommandOrder, How, Isolation, Leftovers, Profile, RunKey, SpawnOrder, Stage,
+    CommandEnd, CommandOrder, How, Leftovers, Profile, RunKey, SpawnOrder, Stage,
 };
+use crate::sandbox::namespaces;
 use crate::standing::Standing;
 use crate::tree::{First, Tree};
 use crate::wait::Waited;
@@ -40,8 +41,7 @@ struct Remembered {
     cwd: String,
     rlimits: Vec<(u32, u64)>,
     memory: Option<u64>,
-    /// With its isolation, which the bytes of a profile do not have.
-    profile: Option<(Profile, Isolation)>,
+    profile: Option<Profile>,
 }
 
 impl Manner {
@@ -56,7 +56,7 @@ impl Manner {
             cwd: order.cwd.clone(),
             rlimits: order.rlimits.clone(),
             memory: order.memory,
-            profile: profile.map(|profile| (profile.clone(), profile.isolation.clone())),
+            profile: profile.cloned(),
         };
         // If packing ever failed, unpacking fails as well, and no command runs.
         Manner(postcard::to_allocvec(&remembered).unwrap_or_default().into())
@@ -185,12 +185,15 @@ impl Runs {
         plan.identity = identity;
         plan.door = door;
         let mut ruleset = None;
-        if let Some((profile, isolation)) = &manner.profile {
-            let profile = Profile { isolation: isolation.clone(), ..profile.clone() };
-            let confinement = self.sandbox.confine(&profile, None);
-            let (confinement, rules) = confinement.map_err(Fault::at(Stage::Sandbox))?;
-            plan.confinement = Some(confinement);
-            ruleset = rules;
+        if let Some(profile) = &manner.profile {
+            if profile.isolation.is_namespaces() {
+                ruleset = Some(namespaces::wrap(&mut plan, &order, &marks, profile)?);
+            } else {
+                let confinement = self.sandbox.confine(profile, None);
+                let (confinement, rules) = confinement.map_err(Fault::at(Stage::Sandbox))?;
+                plan.confinement = Some(confinement);
+                ruleset = rules;
+            }
         }
         // Nothing is handed over as output, so the command's output goes to /dev/null.
         let handed = [None, ruleset.as_ref().map(AsFd::as_fd)];

@@ -9,6 +9,7 @@
 //! an error, and the run does not begin.
 
 mod filter;
+pub(crate) mod namespaces;
 mod ruleset;
 mod shield;
 
@@ -51,7 +52,7 @@ fn ask_kernel() -> Support {
         landlock: u32::try_from(version).unwrap_or(0),
         seccomp: seccomp && filter::is_known(),
         mounts: shield::is_possible(),
-        namespaces: false,
+        namespaces: namespaces::is_possible(),
     }
 }
 
@@ -111,18 +112,27 @@ impl Sandbox {
         };
         let is_shielded = kind == IsolationKind::Landlock && mounts;
         let shield = is_shielded.then(|| Shield::new(profile)).transpose()?;
-        Ok((Confinement { shield, has_ruleset: ruleset.is_some(), filter }, ruleset))
+        Ok((
+            Confinement { is_handed_over: false, shield, has_ruleset: ruleset.is_some(), filter },
+            ruleset,
+        ))
     }
 }
 
 /// What a child does to be confined.
 pub(crate) struct Confinement {
+    /// The program that is executed confines itself, by what is in the second slot.
+    is_handed_over: bool,
     shield: Option<Shield>,
     has_ruleset: bool,
     filter: Option<filter::Program>,
 }
 
 impl Confinement {
+    pub(crate) fn handed_over() -> Confinement {
+        Confinement { is_handed_over: true, shield: None, has_ruleset: false, filter: None }
+    }
+
     /// Gives this process mounts of its own, if its profile asks for them. This needs root's rights or none,
     /// so it comes before the change of user.
     ///
@@ -135,6 +145,9 @@ impl Confinement {
     ///
     /// For the child between its clone and its program: makes system calls and nothing else.
     pub(crate) fn enter(&self, ruleset: &OwnedFd) -> Result<(), Errno> {
+        if self.is_handed_over {
+            return namespaces::keep_open(ruleset);
+        }
         drop_capabilities()?;
         // SAFETY: takes numbers only.
         checked(i64::from(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }))?;

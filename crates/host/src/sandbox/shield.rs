@@ -44,10 +44,14 @@ pub(super) struct UserNamespace {
 impl UserNamespace {
     /// Root needs none.
     pub(super) fn needed() -> Option<UserNamespace> {
+        (!rustix::process::geteuid().is_root()).then(UserNamespace::own)
+    }
+
+    /// With this process's user and group.
+    pub(super) fn own() -> UserNamespace {
         let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
         let map = |id: u32| format!("{id} {id} 1\n");
-        (!user.is_root())
-            .then(|| UserNamespace { users: map(user.as_raw()), groups: map(group.as_raw()) })
+        UserNamespace { users: map(user.as_raw()), groups: map(group.as_raw()) }
     }
 
     /// The flag for `unshare`.
