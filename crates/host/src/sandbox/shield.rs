@@ -11,6 +11,7 @@ use std::ffi::{CStr, CString};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
+use rustix::process::DumpableBehavior;
 
 use super::checked;
 use crate::errno::last_errno;
@@ -66,11 +67,16 @@ impl UserNamespace {
             (c"/proc/self/uid_map", self.users.as_str()),
             (c"/proc/self/gid_map", self.groups.as_str()),
         ];
-        for (file, text) in files {
+        // These files belong to root as long as the process is not dumpable. A child that is being made shares
+        // this with the keeper, so it is taken back at once.
+        let before = rustix::process::dumpable_behavior()?;
+        rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable)?;
+        let written = files.into_iter().try_for_each(|(file, text)| {
             let file = rustix::fs::open(file, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
-            rustix::io::write(&file, text.as_bytes())?;
-        }
-        Ok(())
+            rustix::io::write(&file, text.as_bytes()).map(drop)
+        });
+        rustix::process::set_dumpable_behavior(before)?;
+        written
     }
 }
 
