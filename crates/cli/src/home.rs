@@ -1,8 +1,8 @@
 //! Which daemon is meant: the folder that it keeps everything in.
 
 use std::env;
-use std::fs::DirBuilder;
-use std::os::unix::fs::DirBuilderExt;
+use std::fs::{DirBuilder, Permissions};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::failure::{Code, Failure};
@@ -40,6 +40,7 @@ impl Home {
             return Err(Failure::new(Code::Failed, message)
                 .hint("choose a shorter folder with --home or DEFIB_HOME"));
         }
+        home.unlock();
         Ok(home)
     }
 
@@ -49,6 +50,17 @@ impl Home {
 
     pub(crate) fn socket(&self) -> PathBuf {
         self.0.join("defib.sock")
+    }
+
+    /// Gives the owner the rights to the folder back, if somebody has taken them by `chmod`.
+    fn unlock(&self) {
+        let own = rustix::process::geteuid().as_raw();
+        let Ok(found) = std::fs::symlink_metadata(&self.0) else { return };
+        if found.is_dir() && found.uid() == own && found.mode() & 0o700 != 0o700 {
+            let mode = Permissions::from_mode(found.mode() & 0o777 | 0o700);
+            // If it fails, the command fails too, and says why.
+            let _ = std::fs::set_permissions(&self.0, mode);
+        }
     }
 
     /// Makes the folder, for its owner alone.

@@ -25,6 +25,7 @@ mod denied;
 mod doors;
 mod engine;
 mod errand;
+mod home_mode;
 mod intents;
 mod journal;
 mod ledger;
@@ -104,6 +105,8 @@ pub fn run(options: DaemonOptions) -> io::Result<Will> {
     defib_host::raise_descriptor_limit();
     // What agents are given passes through our memory.
     defib_host::hide_memory();
+    // Without it, a sandbox on a machine without mount namespaces is weaker; `defib caps` says that.
+    let _ = home_mode::hold(&home);
     let path = home.join("history.db");
     let wake = Arc::new(Waker::new()?);
     let (tell, troubles) = std::sync::mpsc::channel();

@@ -18,6 +18,7 @@ mod environment;
 mod history;
 mod hostile_output;
 mod isolation;
+mod isolation_namespaces;
 mod json;
 mod keeper_death;
 mod lifecycle;

@@ -148,6 +148,7 @@ pub fn run_confined() -> ! {
 fn begin() -> Result<i32, Trouble> {
     let errand = Errand::inherited().ok_or_else(|| Trouble("no errand".to_owned()))?;
     block_signals(true);
+    let _ = rustix::thread::set_name(c"defib-confine");
     // Before the namespace is entered, in which this process has no user yet.
     let user = UserNamespace::own();
     unshare(errand.flags()).map_err(trouble("unshare"))?;
