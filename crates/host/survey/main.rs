@@ -60,8 +60,8 @@ impl World {
 }
 
 pub(crate) fn call(number: i64, arguments: [i64; 6]) -> Said {
-    let [a, b, c, d, e, f] = arguments;
-    let result = unsafe { libc::syscall(number, a, b, c, d, e, f) };
+    let [one, two, three, four, five, six] = arguments;
+    let result = unsafe { libc::syscall(number, one, two, three, four, five, six) };
     if result < 0 { Said::Error(errno()) } else { Said::Fine }
 }
 

@@ -116,7 +116,9 @@ impl World {
             "room",
             "tmp",
         ];
-        folders.iter().for_each(|name| fs::create_dir(at(name)).unwrap());
+        for name in folders {
+            fs::create_dir(at(name)).unwrap();
+        }
         let files =
             ["outside/file", "outside/spare", "outside/spare2", "readable/file", "writable/file"];
         for name in files {

@@ -66,11 +66,13 @@ fn tried_in_child(attempt: impl Fn() -> Result<(), Errno>) -> bool {
         unsafe { libc::_exit(code) };
     }
     let mut status = -1;
-    // SAFETY: `status` outlives the call. The child is this function's own.
-    while pid > 0
-        && unsafe { libc::waitpid(pid, &raw mut status, 0) } < 0
-        && last_errno() == Errno::INTR
-    {}
+    loop {
+        // SAFETY: `status` outlives the call. The child is this function's own.
+        let waited = pid > 0 && unsafe { libc::waitpid(pid, &raw mut status, 0) } < 0;
+        if !waited || last_errno() != Errno::INTR {
+            break;
+        }
+    }
     pid > 0 && status == 0
 }
 

@@ -93,18 +93,19 @@ impl Errand {
         Ok(file.into())
     }
 
-    fn inherited() -> Option<Errand> {
-        // SAFETY: the keeper left the errand at this number, and nothing else in this process uses it.
-        let mut file = File::from(unsafe { OwnedFd::from_raw_fd(SLOTS[1]) });
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes).ok()?;
-        postcard::from_bytes(&bytes).ok()
-    }
-
     fn flags(&self) -> i32 {
         let net = if self.profile.isolation.network { 0 } else { libc::CLONE_NEWNET };
         NEW_NAMESPACES | net
     }
+}
+
+/// What the keeper left in the second slot.
+fn inherited() -> Option<Errand> {
+    // SAFETY: the keeper left the errand at this number, and nothing else in this process uses it.
+    let mut file = File::from(unsafe { OwnedFd::from_raw_fd(SLOTS[1]) });
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).ok()?;
+    postcard::from_bytes(&bytes).ok()
 }
 
 const NEW_NAMESPACES: i32 =
@@ -146,7 +147,7 @@ pub fn run_confined() -> ! {
 
 /// The status of the agent's program, as `waitpid` has it.
 fn begin() -> Result<i32, Trouble> {
-    let errand = Errand::inherited().ok_or_else(|| Trouble("no errand".to_owned()))?;
+    let errand = inherited().ok_or_else(|| Trouble("no errand".to_owned()))?;
     block_signals(true);
     let _ = rustix::thread::set_name(c"defib-confine");
     // Before the namespace is entered, in which this process has no user yet.
@@ -349,7 +350,7 @@ impl View<'_> {
         propagate(libc::MS_SLAVE).map_err(trouble("the mounts"))?;
         let whole = self.places.get(Path::new("/")).copied();
         if let Some(attributes) = whole {
-            self.mount(Path::new("/"), attributes)?;
+            mount_place(Path::new("/"), attributes)?;
         } else {
             mount_with(
                 c"tmpfs",
@@ -361,7 +362,7 @@ impl View<'_> {
         }
         for (path, attributes) in &self.places {
             if path != Path::new("/") && self.around(path) != Some(*attributes) {
-                self.mount(path, *attributes)?;
+                mount_place(path, *attributes)?;
             }
         }
         if whole.is_none() {
@@ -398,23 +399,23 @@ impl View<'_> {
         }
         enter_root().map_err(trouble("the root"))
     }
+}
 
-    /// Mounts a place at its path in the new root.
-    fn mount(&self, path: &Path, attributes: u64) -> Result<(), Trouble> {
-        let to = if path == Path::new("/") { PathBuf::from(SITE) } else { inside(path) };
-        if !to.exists() {
-            let parent = to.parent().unwrap_or(Path::new(SITE));
-            let made = std::fs::create_dir_all(parent).and_then(|()| {
-                if path.is_dir() { std::fs::create_dir(&to) } else { File::create(&to).map(drop) }
-            });
-            made.map_err(|error| of(path, &error))?;
-        }
-        let name = path.display().to_string();
-        let failed = || trouble(&name);
-        let tree = clone_tree(&text(path)?).map_err(failed())?;
-        set_attributes(tree, c"", attributes).map_err(failed())?;
-        attach(tree, &text(&to)?).map_err(failed())
+/// Mounts a place at its path in the new root.
+fn mount_place(path: &Path, attributes: u64) -> Result<(), Trouble> {
+    let to = if path == Path::new("/") { PathBuf::from(SITE) } else { inside(path) };
+    if !to.exists() {
+        let parent = to.parent().unwrap_or(Path::new(SITE));
+        let made = std::fs::create_dir_all(parent).and_then(|()| {
+            if path.is_dir() { std::fs::create_dir(&to) } else { File::create(&to).map(drop) }
+        });
+        made.map_err(|error| of(path, &error))?;
     }
+    let name = path.display().to_string();
+    let failed = || trouble(&name);
+    let tree = clone_tree(&text(path)?).map_err(failed())?;
+    set_attributes(tree, c"", attributes).map_err(failed())?;
+    attach(tree, &text(&to)?).map_err(failed())
 }
 
 fn inside(path: &Path) -> PathBuf {
