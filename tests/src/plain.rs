@@ -101,6 +101,8 @@ impl PlainUser {
 impl Drop for PlainUser {
     fn drop(&mut self) {
         let _ = self.defib(&["down", "--all"]);
+        // A user with processes cannot be removed; the test made the user, so they are its own.
+        let _ = Command::new("pkill").args(["-KILL", "-u", &self.name]).status();
         let _ = Command::new("userdel").arg(&self.name).status();
     }
 }
