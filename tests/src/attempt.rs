@@ -26,7 +26,15 @@ use rustix::process::{Pid, Signal};
 pub fn attempt(what: &str, on: &str) -> String {
     match outcome(what, on) {
         Ok(()) => "permitted".to_owned(),
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => "denied".to_owned(),
+        // A place that may not be written is read-only in a sandbox.
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
+            ) =>
+        {
+            "denied".to_owned()
+        }
         Err(error) => format!("failed: {error}"),
     }
 }

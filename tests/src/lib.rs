@@ -19,6 +19,7 @@ mod disk;
 mod follow;
 mod http;
 mod lines;
+pub mod plain;
 pub mod proc;
 mod ran;
 mod receiver;

@@ -1,9 +1,9 @@
 //! Which daemon is meant: the folder that it keeps everything in.
 
 use std::env;
-use std::fs::DirBuilder;
+use std::fs::{DirBuilder, Permissions};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
@@ -45,6 +45,7 @@ impl Home {
             return Err(Failure::new(Code::Failed, message)
                 .hint("choose a shorter folder with --home or DEFIB_HOME"));
         }
+        home.unlock();
         Ok(home)
     }
 
@@ -85,6 +86,17 @@ impl Home {
         Failure::new(Code::Failed, message).hint(format!(
             "move the folder back if you have it; else `kill {pid}` stops the agents in order and ends the keeper, and `defib up` starts anew"
         ))
+    }
+
+    /// Gives the owner the rights to the folder back, if somebody has taken them by `chmod`.
+    fn unlock(&self) {
+        let own = rustix::process::geteuid().as_raw();
+        let Ok(found) = std::fs::symlink_metadata(&self.0) else { return };
+        if found.is_dir() && found.uid() == own && found.mode() & 0o700 != 0o700 {
+            let mode = Permissions::from_mode(found.mode() & 0o777 | 0o700);
+            // If it fails, the command fails too, and says why.
+            let _ = std::fs::set_permissions(&self.0, mode);
+        }
     }
 
     /// Makes the folder, for its owner alone.

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::passed::Passed;
 
-pub use crate::words::{AgentKind, Burn, Event, Leftovers, ReadyBy, SmtpTls, Views};
+pub use crate::words::{AgentKind, Burn, Event, Isolation, Leftovers, ReadyBy, SmtpTls, Views};
 
 /// So many that differ are looked for; where every agent has its own, there is nothing to share.
 const MOST_SHARED: usize = 16;
@@ -147,6 +147,9 @@ pub struct Agent {
     pub account: Option<String>,
     /// What it may do; nothing means no sandbox.
     pub capabilities: Option<Vec<Capability>>,
+    /// Which sandbox holds it to its capabilities. Nothing: Landlock.
+    #[serde(default)]
+    pub isolation: Option<Isolation>,
     /// What it may look at through the daemon's socket, beside itself.
     pub views: Views,
     /// What the operating system holds it to; shared like the policy.

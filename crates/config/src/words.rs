@@ -98,6 +98,16 @@ words! {
 }
 
 words! {
+    /// What keeps an agent with capabilities apart from the rest of the machine.
+    Isolation {
+        /// Landlock and a filter of system calls.
+        Landlock = "landlock",
+        /// Those, in user, mount, pid, ipc and net namespaces of its own.
+        Namespaces = "namespaces",
+    }
+}
+
+words! {
     /// What is done when an agent spends far above its own baseline.
     Burn {
         /// Somebody is told.

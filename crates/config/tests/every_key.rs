@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use defib_config::config::{
-    AgentKind, Budget, Burn, Command, Config, Event, Leftovers, Listen, Log, NotifyTarget,
-    OsLimits, Otlp, Probe, ProbeTarget, ReadyBy, Secret, Smtp, SmtpTls, Tls, Views,
+    AgentKind, Budget, Burn, Command, Config, Event, Isolation, Leftovers, Listen, Log,
+    NotifyTarget, OsLimits, Otlp, Probe, ProbeTarget, ReadyBy, Secret, Smtp, SmtpTls, Tls, Views,
 };
 use defib_config::parse_in;
 use defib_core::backoff::{Backoff, Growth};
@@ -88,6 +88,7 @@ fn what_an_agent_says_is_what_it_gets() {
         ["read:/", "write:.", "net:443", "exec:/usr/bin"]
             .map(|token| Capability::parse(token).unwrap())
     );
+    assert_eq!(reviewer.isolation, Some(Isolation::Namespaces));
     assert_eq!(reviewer.views, Views::Project);
     assert_eq!(
         *reviewer.limits_os,
@@ -190,6 +191,7 @@ fn defaults_lie_beneath_every_agent() {
     assert_eq!(ingest.policy.trigger, Trigger::Manual);
     assert_eq!(ingest.capabilities, None);
     assert_eq!(ingest.views, Views::Own);
+    assert_eq!(ingest.isolation, None);
     assert_eq!(ingest.stop_signal, Signal::TERM);
     assert_eq!(*ingest.budget, Budget::default());
     assert!(!publish.enabled);

@@ -15,13 +15,16 @@ const NEAR: usize = 20;
 /// How many lines above may say what was being done.
 const ABOVE: usize = 4;
 /// How programs say that they were refused.
-const REFUSALS: [&str; 7] = [
+const REFUSALS: [&str; 10] = [
     "permission denied",
     "operation not permitted",
     "eacces",
     "eperm",
     "permissiondenied",
     "[errno 13]",
+    "read-only file system",
+    "erofs",
+    "[errno 30]",
     "cannot fork",
 ];
 
@@ -117,8 +120,21 @@ fn of_path(low: &str, line: &str, path: &str) -> Capability {
         .iter()
         .any(|shell| line.starts_with(shell) || (shell.starts_with('/') && line.contains(shell)));
     let writes = [
-        "write", "writing", "creat", "mkdir", "touch", "remove", "unlink", "rename", "rmdir",
-        "delete", "copyfile", "tee:", "o_wronly",
+        "write",
+        "writing",
+        "creat",
+        "mkdir",
+        "touch",
+        "remove",
+        "unlink",
+        "rename",
+        "rmdir",
+        "delete",
+        "copyfile",
+        "tee:",
+        "o_wronly",
+        "read-only file",
+        "erofs",
     ];
     if says(&writes) {
         // What is not there yet cannot be granted, but its folder can.
@@ -189,6 +205,9 @@ mod tests {
             ("Error: EACCES: permission denied, mkdir '/srv/out/new'", "write:/srv/out"),
             ("touch: cannot touch '/srv/a': Permission denied", "write:/srv"),
             ("/bin/sh: 1: cannot create /srv/x/y: Permission denied", "write:/srv/x"),
+            ("rm: cannot remove '/srv/a/b': Read-only file system", "write:/srv/a"),
+            ("OSError: [Errno 30] Read-only file system: '/srv/a/b'", "write:/srv/a"),
+            ("Error: EROFS: read-only file system, open '/srv/a/b'", "write:/srv/a"),
             ("sh: 1: /usr/bin/git: Permission denied", "exec:/usr/bin/git"),
             ("bash: line 1: /opt/tool: Permission denied", "exec:/opt/tool"),
             ("Error: spawn /usr/bin/git EACCES", "exec:/usr/bin/git"),

@@ -25,6 +25,7 @@ mod denied;
 mod doors;
 mod engine;
 mod errand;
+mod home_mode;
 mod intents;
 mod journal;
 mod ledger;
@@ -69,9 +70,10 @@ use crate::metrics::{Exporter, Metrics};
 use crate::notify::{Herald, Roll};
 use crate::terminal::Terminals;
 
-pub use old_keeper::held_warning;
+pub use old_keeper::{NO_NAMESPACES, held_warning};
 pub use plain::read_plain;
 pub use recipe::environment_for;
+pub use sandbox::gaps::{GAPS, Gap};
 pub use will::Will;
 
 /// What the keeper hands to a daemon.
@@ -106,6 +108,8 @@ pub fn run(options: DaemonOptions) -> io::Result<Will> {
     for line in &obstacles {
         say!("{line}");
     }
+    // Without it, a sandbox on a machine without mount namespaces is weaker; `defib caps` says that.
+    let _ = home_mode::hold(&home);
     let path = home.join("history.db");
     let wake = Arc::new(Waker::new()?);
     let (tell, troubles) = std::sync::mpsc::channel();

@@ -4,6 +4,16 @@
 pub(crate) const HELD: &str = "exec probe not run, the keeper is too old";
 /// What the operator does about it.
 pub(crate) const REPLACE_KEEPER: &str = "`defib down --all && defib up` replaces the keeper";
+/// Why an agent with `isolation = "namespaces"` is not started by an old keeper.
+pub(crate) const OLD_NAMESPACES: &str =
+    "the running keeper is too old to make namespaces, which `isolation = \"namespaces\"` asks for";
+/// What an old keeper's sandboxes lack.
+pub(crate) const OLD_SANDBOX: &str = "the running keeper is too old: its sandboxes permit changes of other \
+     processes' limits and of files' modes";
+/// Why an agent with `isolation = "namespaces"` is not started on this machine.
+pub const NO_NAMESPACES: &str = "this machine does not permit this user to make user namespaces, which \
+     `isolation = \"namespaces\"` asks for; see /proc/sys/user/max_user_namespaces, AppArmor and the \
+     container's profile, or use `isolation = \"landlock\"`";
 /// Maximum number of agents that a warning names.
 const MOST_NAMED: usize = 5;
 

@@ -382,6 +382,9 @@ impl Errand<'_> {
         if let Some(mask) = plan.umask {
             rustix::process::umask(Mode::from_raw_mode(mask));
         }
+        if let Some(confinement) = &plan.confinement {
+            confinement.raise_shield().map_err(Fault::at(Stage::Sandbox))?;
+        }
         if let Some(identity) = &plan.identity {
             // These are for the thread, that is, for this process; the C library's would look for
             // other threads in the keeper's memory.
@@ -438,7 +441,7 @@ impl Errand<'_> {
 
 const UNSHARE: u32 = 2;
 
-fn execute(program: &CStr, arguments: &Texts, environment: &Texts) -> Errno {
+pub(crate) fn execute(program: &CStr, arguments: &Texts, environment: &Texts) -> Errno {
     let (arguments, environment) = (arguments.pointers.as_ptr(), environment.pointers.as_ptr());
     // SAFETY: both are arrays of pointers to NUL-terminated texts, each ended by a null pointer, and
     // `Texts` keeps the texts alive.

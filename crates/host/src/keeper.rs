@@ -368,7 +368,9 @@ impl Keeper {
     fn carry_out(&mut self, request: Request) {
         match request {
             Request::Spawn(order) => self.spawn_in_turn(*order, None),
-            Request::SpawnConfined(order, profile) => self.spawn_in_turn(*order, Some(profile)),
+            Request::SpawnConfined(order, profile) | Request::SpawnIsolated(order, profile) => {
+                self.spawn_in_turn(*order, Some(profile));
+            }
             Request::Signal { key, signal } => {
                 self.spawn_before(&key);
                 self.runs.signal(&key, signal);

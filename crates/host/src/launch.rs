@@ -61,7 +61,7 @@ pub(crate) fn arguments<'a>(texts: impl Iterator<Item = &'a [u8]> + Clone) -> Op
 }
 
 /// The files that a program's name may mean. Relative ones are relative to the run's folder.
-fn candidates(program: &str, path: Option<&str>) -> Option<Vec<CString>> {
+pub(crate) fn candidates(program: &str, path: Option<&str>) -> Option<Vec<CString>> {
     if program.is_empty() || program.contains('/') {
         return Some(vec![CString::new(program).ok()?]);
     }

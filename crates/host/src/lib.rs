@@ -63,6 +63,7 @@ pub use inherited::close_inherited;
 pub use keeper::{KeeperOptions, run};
 pub use kinship::{Kinship, Peer};
 pub use launch::account;
+pub use sandbox::namespaces::run_confined;
 pub use standing::{
     Bounds, be_prompt, descriptor_limit, hide_memory, hold_signals, in_background,
     raise_descriptor_limit,

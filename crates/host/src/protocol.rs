@@ -15,6 +15,9 @@ pub const VERSION: u32 = 7;
 /// The version from which on a keeper runs commands on behalf of runs.
 pub const COMMANDING_VERSION: u32 = 7;
 
+/// The version from which on a keeper takes [`Request::SpawnIsolated`].
+pub const ISOLATING_VERSION: u32 = 7;
+
 /// The longest frame, in bytes: more than the kernel takes as arguments and environment, and more than a
 /// project of ten thousand agents takes, which is kept in one piece.
 pub const MAX_FRAME: usize = 64 << 20;
@@ -73,7 +76,7 @@ pub enum Request {
     Unlisten(Name),
     /// Spawn a run in a sandbox. Since version 3: an older keeper must not be asked, because it would
     /// not understand, and nothing runs without the sandbox that it is to have.
-    SpawnConfined(Box<SpawnOrder>, Box<Profile>),
+    SpawnConfined(Box<SpawnOrder>, #[serde(with = "without_isolation")] Box<Profile>),
     /// Much has changed and that is over: give back the memory it took. Since version 4.
     Tidy,
     /// The agent is gone: forget it and the numbers of its runs, once none lives and no report waits to
@@ -99,6 +102,8 @@ pub enum Request {
         /// The number of the user that may send to it.
         user: u32,
     },
+    /// Spawn a run in a sandbox, as [`Request::SpawnConfined`], with the isolation of the profile. Since version 7.
+    SpawnIsolated(Box<SpawnOrder>, Box<Profile>),
     // Left room for: a deadline. "End these runs at T unless I renew", for a fleet in which a machine
     // that is cut off must be known to have stopped. T is on the time since boot.
 }
@@ -276,6 +281,87 @@ pub struct Profile {
     pub udp: bool,
     /// Whether it may make processes.
     pub subprocess: bool,
+    /// How it is kept apart. Since version 7; [`Request::SpawnConfined`] is sent without it.
+    pub isolation: Isolation,
+}
+
+/// A profile as keepers and daemons before version 7 write it.
+mod without_isolation {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::{Access, Isolation, Ports, Profile};
+
+    #[derive(Serialize, Deserialize)]
+    struct Plain {
+        paths: Vec<(String, Access)>,
+        connect: Ports,
+        listen: Ports,
+        udp: bool,
+        subprocess: bool,
+    }
+
+    pub(super) fn serialize<S: Serializer>(profile: &Profile, to: S) -> Result<S::Ok, S::Error> {
+        let Profile { paths, connect, listen, udp, subprocess, isolation: _ } = profile.clone();
+        Plain { paths, connect, listen, udp, subprocess }.serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Box<Profile>, D::Error> {
+        let Plain { paths, connect, listen, udp, subprocess } = Plain::deserialize(from)?;
+        let isolation = Isolation::default();
+        Ok(Box::new(Profile { paths, connect, listen, udp, subprocess, isolation }))
+    }
+}
+
+/// What keeps a confined run apart from the rest of the machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Isolation {
+    /// Which sandbox.
+    pub kind: IsolationKind,
+    /// Whether a token permits it to write anywhere. Without one it may not change modes, owners, times or
+    /// extended attributes of files.
+    pub writes: bool,
+    /// Whether a token gives it any part of the network.
+    pub network: bool,
+    /// Whether it gets mounts of its own, on which only the places that it may write are writable.
+    pub mounts: bool,
+    /// Folders that stay read-only for it whatever its tokens say, except places in them that the profile names.
+    pub protected: Vec<String>,
+    /// Places with libraries, for namespaces: programs may load code from there.
+    pub libraries: Vec<String>,
+    /// Unix sockets that it may use, for namespaces.
+    pub sockets: Vec<String>,
+}
+
+impl Isolation {
+    pub(crate) fn is_namespaces(&self) -> bool {
+        self.kind == IsolationKind::Namespaces
+    }
+}
+
+impl Default for Isolation {
+    /// As daemons before version 7 meant it.
+    fn default() -> Isolation {
+        Isolation {
+            kind: IsolationKind::Landlock,
+            writes: true,
+            network: true,
+            mounts: false,
+            protected: Vec::new(),
+            libraries: Vec::new(),
+            sockets: Vec::new(),
+        }
+    }
+}
+
+/// The sandboxes that there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum IsolationKind {
+    /// Landlock and a filter of system calls.
+    Landlock,
+    /// Those, in user, mount, pid, ipc and net namespaces of the run's own.
+    Namespaces,
 }
 
 /// What may be done at a path.

@@ -23,7 +23,7 @@ use crate::launch::{new_pipe, new_terminal, plan_run};
 use crate::memory::MemoryBound;
 use crate::output::RunOutput;
 use crate::protocol::{CommandEnd, Leftovers, Profile, RunEnd, RunKey, SpawnOrder, Stage};
-use crate::sandbox::Sandbox;
+use crate::sandbox::{Sandbox, namespaces};
 use crate::standing::Standing;
 use crate::tree::{First, Tree};
 use crate::wait::Waited;
@@ -208,7 +208,9 @@ impl Runs {
         }
         .map_err(Fault::at(Stage::Descriptors))?;
         let mut ruleset = None;
-        if let Some(profile) = profile {
+        if let Some(profile) = profile.filter(|profile| profile.isolation.is_namespaces()) {
+            ruleset = Some(namespaces::wrap(&mut plan, &order, &marks, profile)?);
+        } else if let Some(profile) = profile {
             let terminal = order.terminal.is_some().then(|| output.theirs.as_fd());
             let confinement = self.sandbox.confine(profile, terminal);
             let (confinement, rules) = confinement.map_err(Fault::at(Stage::Sandbox))?;

@@ -5,6 +5,7 @@ use std::net::TcpListener;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 
+use defib_e2e::plain::PlainUser;
 use defib_e2e::{Bench, defib_path, field, proc};
 use serde_json::Value;
 
@@ -491,4 +492,72 @@ fn why_says_which_token_would_permit_what_was_refused() {
     bench.defib(&["grant", "a", &token]).good();
     let why = bench.defib(&["why", "a"]).good().out;
     assert!(why.contains("by now"), "{why}");
+}
+
+/// Lines of a shell that try to change other processes and defib's home, with `$TARGETS` and `$PLACE`.
+const ATTACK: &str = "for pid in $TARGETS; do prlimit --pid $pid --nofile=12 && echo limited; taskset -p 1 $pid && \
+                      echo bound; renice -n 19 -p $pid && echo reniced; ionice -c 3 -p $pid && echo idled; done; \
+                      for place in $PLACE $PLACE/intent.db; do chmod 000 $place && echo locked; touch $place && echo \
+                      touched; chown $(id -u) $place && echo owned; done; cp /bin/true w/program; chmod 4755 w/program \
+                      && echo setuid; chmod 2755 w && echo setgid; chmod 700 w/program && echo own; echo tried; sleep 1000";
+
+/// Tokens of an agent that runs [`ATTACK`], the second of them without one to write.
+fn attackers() -> [String; 2] {
+    let tokens = |rest: &str| {
+        format!("[\"exec:/bin\", \"exec:/usr/bin\", \"read_anywhere\", \"subprocess\"{rest}]")
+    };
+    [tokens(", \"write:w\", \"write:/\""), tokens("")]
+}
+
+fn assert_held(log: &str, writes: bool) {
+    for word in
+        ["limited", "bound", "reniced", "idled", "locked", "touched", "owned", "setuid", "setgid"]
+    {
+        assert!(!log.lines().any(|line| line == word), "{word}\n{log}");
+    }
+    assert_eq!(log.lines().any(|line| line == "own"), writes, "{log}");
+}
+
+#[test]
+fn a_confined_agent_cannot_change_the_keeper_the_daemon_a_sibling_or_the_home() {
+    let bench = bench();
+    std::fs::create_dir(bench.file("w")).unwrap();
+    bench.up(&[bench.agent("sibling", "forever", "")]);
+    let (keeper, daemon) = bench.who();
+    let limits = |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
+    let pids = [keeper, daemon, bench.pid("sibling")];
+    let before = pids.map(limits);
+    let home = bench.home().display().to_string();
+    let part = |name: &str, tokens: &str| {
+        format!(
+            "[agent.{name}]\ncommand = {}\ncapabilities = {tokens}\nenv = {{ TARGETS = \"{}\", PLACE = \"{home}\" }}\n",
+            Value::from(&["/bin/sh", "-c", ATTACK][..]),
+            pids.map(|pid| pid.to_string()).join(" ")
+        )
+    };
+    let [writes, reads] = attackers();
+    bench.up(&[
+        bench.agent("sibling", "forever", ""),
+        part("writes", &writes),
+        part("reads", &reads),
+    ]);
+    for (name, writes) in [("writes", true), ("reads", false)] {
+        assert_held(&bench.await_log(name, |log| log.contains("tried")), writes);
+    }
+    assert_eq!(pids.map(limits), before);
+    bench.defib(&["restart", "sibling"]).good();
+}
+
+#[test]
+fn a_confined_agent_of_a_plain_user_cannot_lock_the_operator_out() {
+    let Some(user) = PlainUser::new() else { return };
+    let [writes, _] = attackers();
+    let home = user.at("h").display().to_string();
+    user.config(&format!(
+        "[agent.a]\ncommand = {}\ncapabilities = {writes}\nenv = {{ TARGETS = \"\", PLACE = \"{home}\" }}\n",
+        Value::from(&["/bin/sh", "-c", ATTACK][..])
+    ));
+    user.defib(&["up", "--detach"]).good();
+    assert_held(&user.await_log("a", |log| log.contains("tried")), true);
+    assert!(user.defib(&["status"]).good().out.contains("running"));
 }

@@ -142,9 +142,13 @@ fn shown(caps: &Caps) -> String {
         (abi, true) => format!("Landlock {abi}, system calls are filtered"),
         (abi, false) => format!("Landlock {abi}, no filters of system calls"),
     };
+    let sort = match caps.isolation.as_deref() {
+        Some("namespaces") => ", namespaces of its own",
+        Some(_) | None => "",
+    };
     for (title, lines) in [
         ("Beside its tokens".to_owned(), &caps.implied),
-        (format!("Enforced here ({kernel})"), &caps.enforced),
+        (format!("Enforced here ({kernel}{sort})"), &caps.enforced),
         ("Not enforced".to_owned(), &caps.not_enforced),
         ("Warnings".to_owned(), &caps.warnings),
     ] {

@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use defib_config::config::{Agent, ProbeTarget};
+use defib_config::config::{Agent, Isolation, ProbeTarget};
 use defib_config::{Config, Loaded, Report};
-use defib_daemon::held_warning;
 use defib_daemon::wire::DaemonInfo;
+use defib_daemon::{NO_NAMESPACES, held_warning};
 use defib_host::protocol::COMMANDING_VERSION;
 
 use super::timeline::policy_line;
@@ -47,7 +47,8 @@ impl Check {
             Some(config) => {
                 let is_set = |name: &str| std::env::var_os(name).is_some();
                 warnings::warn(config);
-                for line in unset(config, is_set).into_iter().chain(held(context, config)) {
+                let said = unset(config, is_set).into_iter().chain(held(context, config));
+                for line in said.chain(not_isolated(config)) {
                     anstream::eprintln!("warning: {line}");
                 }
                 for line in warnings::missed(config, is_set) {
@@ -94,6 +95,15 @@ fn held(context: &Context, config: &Config) -> Option<String> {
     let info: DaemonInfo = context.client().ok()?.get("/api/v1/daemon").ok()?;
     let is_old = info.keeper_protocol.is_none_or(|version| version < COMMANDING_VERSION);
     is_old.then(|| held_warning(&held))
+}
+
+/// A warning if agents of this file ask for namespaces and this machine does not permit them.
+fn not_isolated(config: &Config) -> Option<String> {
+    let asks = |agent: &&Agent| agent.enabled && agent.isolation == Some(Isolation::Namespaces);
+    let names = config.agents.iter().filter(asks).map(|agent| agent.name.as_str());
+    let names: Vec<&str> = names.collect();
+    let impossible = !names.is_empty() && !defib_host::sandbox::support().namespaces;
+    impossible.then(|| format!("{} will not start: {NO_NAMESPACES}", names.join(", ")))
 }
 
 /// What was found, as JSON. Where there are many files, each thing says whose it is.

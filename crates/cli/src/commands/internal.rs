@@ -51,6 +51,8 @@ enum Role {
         #[arg(long)]
         home_key: Option<String>,
     },
+    /// The first process of a run in namespaces
+    Confine,
 }
 
 #[derive(Debug, Clone, Copy, clap::Args)]
@@ -65,12 +67,14 @@ struct Occasion {
 
 impl Internal {
     pub(crate) fn run(&self, context: &Context) -> Result<(), Failure> {
-        let home = context.home()?;
         match &self.role {
             Role::Keeper { occasion, heir, earlier_key } => {
-                keeper(&home, *occasion, *heir, earlier_key.clone())
+                keeper(&context.home()?, *occasion, *heir, earlier_key.clone())
             }
-            Role::Daemon { occasion, home_key } => daemon(&home, *occasion, home_key.as_deref()),
+            Role::Daemon { occasion, home_key } => {
+                daemon(&context.home()?, *occasion, home_key.as_deref())
+            }
+            Role::Confine => defib_host::run_confined(),
         }
     }
 }

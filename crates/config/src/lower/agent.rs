@@ -14,8 +14,8 @@ use defib_core::preset::Preset;
 use defib_core::signal::Signal;
 
 use crate::config::{
-    Agent, AgentKind, Budget, Burn, Command, Leftovers, Log, OsLimits, Probe, ProbeTarget, ReadyBy,
-    Views,
+    Agent, AgentKind, Budget, Burn, Command, Isolation, Leftovers, Log, OsLimits, Probe,
+    ProbeTarget, ReadyBy, Views,
 };
 use crate::diagnostic::Findings;
 use crate::fields::{Datum, Layers};
@@ -95,6 +95,7 @@ pub(super) fn agent(
         leftovers: own.word("leftovers", Leftovers::MEANINGS).unwrap_or(Leftovers::Kill),
         account: own.text("account").map(str::to_owned),
         capabilities: capabilities(own),
+        isolation: own.word("isolation", Isolation::MEANINGS),
         views: own.word("views", Views::MEANINGS).unwrap_or(Views::Own),
         limits_os: Arc::new(limits_os(own.merged("limits_os"))),
         log: log(own.merged("log")),
@@ -108,7 +109,10 @@ fn path(own: Layers<'_>, key: &str) -> Option<PathBuf> {
 
 /// What is malformed has been said, and leaves no config.
 fn capabilities(own: Layers<'_>) -> Option<Vec<Capability>> {
-    let tokens = own.texts("capabilities")?;
+    let Some(tokens) = own.texts("capabilities") else {
+        // An agent that asks for a sandbox gets one, in which nothing is permitted.
+        return own.has("isolation").then(Vec::new);
+    };
     Some(tokens.iter().filter_map(|token| Capability::parse(token).ok()).collect())
 }
 

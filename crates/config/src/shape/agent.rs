@@ -4,8 +4,8 @@
 //! one is checked when both are put together.
 
 use crate::words::{
-    AgentKind, Burn, CLASSES, GROWTHS, Leftovers, MODES, ORDERS, PRESETS, ReadyBy, STRATEGIES,
-    THENS, Views, WINDOWS, words_of,
+    AgentKind, Burn, CLASSES, GROWTHS, Isolation, Leftovers, MODES, ORDERS, PRESETS, ReadyBy,
+    STRATEGIES, THENS, Views, WINDOWS, words_of,
 };
 
 use super::format::{
@@ -331,6 +331,13 @@ pub(crate) const AGENT: Table = Table {
             "What it may do. Absent means no sandbox.",
             r#"["read:/", "write:.", "net:443", "exec:/usr/bin"]"#,
         ),
+        Field::new(
+            "isolation",
+            choice!("a sandbox", Isolation::LIST),
+            "The sandbox that holds it to its capabilities. Without capabilities it gets an empty list of them.",
+            r#""namespaces""#,
+        )
+        .or(r#""landlock""#),
         Field::new(
             "views",
             choice!("a view", Views::LIST),

@@ -5,15 +5,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use defib_config::config::{Probe, ProbeTarget};
+use defib_config::config::{Isolation, Probe, ProbeTarget};
 use defib_core::{Capability, Name, RunId};
 use defib_history::{Intent, Intents};
-use defib_host::protocol::{Profile, Request, RunKey, SpawnOrder};
+use defib_host::protocol::{
+    ISOLATING_VERSION, IsolationKind, Profile, Request, RunKey, SpawnOrder,
+};
+use defib_host::sandbox::support;
 use serde::{Deserialize, Serialize};
 
 use super::Engine;
 use super::ask::{Answer, Failed};
 use crate::intents::in_effect_unstored;
+use crate::old_keeper::{NO_NAMESPACES, OLD_NAMESPACES, OLD_SANDBOX, REPLACE_KEEPER};
 use crate::recipe::{Project, RunFacts, argv};
 use crate::sandbox::{self, Confined, Situation, report};
 use crate::wire::{CapabilityChange, Caps, ErrorCode, ErrorDetail};
@@ -135,6 +139,9 @@ impl Engine {
                         `defib down --all`, then `defib up`"
                 .to_owned());
         }
+        if let Some(why) = self.cannot_isolate(&key.agent).filter(|_| confined.is_some()) {
+            return Err(why);
+        }
         if tokens.is_some() || self.capabilities.in_force.contains_key(&key.agent) {
             let now = InForce { run: key.run, tokens };
             let bytes = postcard::to_allocvec(&now).unwrap_or_default();
@@ -144,6 +151,25 @@ impl Engine {
         let Some(Confined { profile, warnings }) = confined else { return Ok(None) };
         self.warn(key, warnings);
         Ok(Some(Box::new(profile)))
+    }
+
+    /// The sandbox that an agent's file asks for.
+    fn isolation_of(&self, name: &Name) -> IsolationKind {
+        match self.recipe(name).and_then(|(_, agent)| agent.isolation) {
+            Some(Isolation::Namespaces) => IsolationKind::Namespaces,
+            Some(Isolation::Landlock) | None => IsolationKind::Landlock,
+        }
+    }
+
+    /// Why an agent cannot have the sandbox that its file asks for. It is not started with a weaker one.
+    fn cannot_isolate(&self, name: &Name) -> Option<String> {
+        if self.isolation_of(name) != IsolationKind::Namespaces {
+            return None;
+        }
+        if self.liveness.keeper_version < ISOLATING_VERSION {
+            return Some(format!("{OLD_NAMESPACES}; {REPLACE_KEEPER}"));
+        }
+        (!support().namespaces).then(|| NO_NAMESPACES.to_owned())
     }
 
     /// Where a run finds itself.
@@ -164,6 +190,8 @@ impl Engine {
                 })
                 .flatten(),
             meter,
+            home: self.home.clone(),
+            isolation: self.isolation_of(name),
         })
     }
 
@@ -270,7 +298,13 @@ impl Engine {
         let granted =
             |token: &Capability| changes.is_some_and(|changes| changes.granted.contains(token));
         let revoked = changes.map(|changes| changes.revoked.iter().map(ToString::to_string));
-        let warnings = self.warnings_of(name, next.as_deref());
+        let mut warnings = self.warnings_of(name, next.as_deref());
+        if next.as_ref().is_some_and(|next| !next.contains(&Capability::Privileged)) {
+            warnings.extend(self.cannot_isolate(name));
+            if self.liveness.keeper_version < ISOLATING_VERSION {
+                warnings.push(format!("{OLD_SANDBOX}; {REPLACE_KEEPER}"));
+            }
+        }
         Caps {
             run: self.in_force(name).map(|now| now.run),
             capabilities,
@@ -281,7 +315,8 @@ impl Engine {
             ..report::caps(
                 self.handle.shown.name(name),
                 next.as_deref(),
-                defib_host::sandbox::support(),
+                self.isolation_of(name),
+                support(),
             )
         }
     }

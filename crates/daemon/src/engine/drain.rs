@@ -9,7 +9,7 @@ use defib_core::{Ask as Manner, Class, Effect, Goal, Name, Outbox, RunId, Signal
 use defib_history::{Event, Intent, PostMortem, Redactor, Stamp, Usage};
 use defib_host::Flushed;
 use defib_host::clock::now;
-use defib_host::protocol::{Request, RunKey};
+use defib_host::protocol::{ISOLATING_VERSION, Request, RunKey};
 use serde_json::{Map, Value};
 
 use super::ask::Ask;
@@ -303,7 +303,13 @@ impl Engine {
                 match self.confine(&key, &order, meter) {
                     Ok(None) => self.send(&Request::Spawn(Box::new(order))),
                     Ok(Some(profile)) => {
-                        self.send(&Request::SpawnConfined(Box::new(order), profile));
+                        let is_old = self.liveness.keeper_version < ISOLATING_VERSION;
+                        let order = Box::new(order);
+                        self.send(&if is_old {
+                            Request::SpawnConfined(order, profile)
+                        } else {
+                            Request::SpawnIsolated(order, profile)
+                        });
                     }
                     Err(why) => self.handle.tell(Ask::Unspawnable { key, why }),
                 }

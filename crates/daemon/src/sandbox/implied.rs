@@ -9,7 +9,7 @@ use defib_host::protocol::{Profile, SpawnOrder};
 use super::{EXEC, READ, READ_WRITE, Surroundings, allow, find_program, program, text};
 
 /// Libraries, and where they are looked for.
-const LIBRARIES: [&str; 11] = [
+pub(super) const LIBRARIES: [&str; 11] = [
     "/lib",
     "/lib32",
     "/lib64",
@@ -76,6 +76,20 @@ pub(crate) const IN_WORDS: [&str; 5] = [
     "its notify socket and the daemon's socket may be used, there for itself alone",
 ];
 
+/// Whether a token gives any part of the network.
+pub(super) fn is_network(capability: &Capability) -> bool {
+    match capability {
+        Capability::Net | Capability::NetPort(_) | Capability::Listen(_) => true,
+        Capability::Read(_)
+        | Capability::Write(_)
+        | Capability::Exec(_)
+        | Capability::WorkspaceRw
+        | Capability::ReadAnywhere
+        | Capability::Subprocess
+        | Capability::Privileged => false,
+    }
+}
+
 /// Adds all of it to a profile.
 pub(super) fn add(
     profile: &mut Profile,
@@ -92,17 +106,7 @@ pub(super) fn add(
             give(Path::new(place), access);
         }
     }
-    let has_net = |capability: &Capability| match capability {
-        Capability::Net | Capability::NetPort(_) | Capability::Listen(_) => true,
-        Capability::Read(_)
-        | Capability::Write(_)
-        | Capability::Exec(_)
-        | Capability::WorkspaceRw
-        | Capability::ReadAnywhere
-        | Capability::Subprocess
-        | Capability::Privileged => false,
-    };
-    if capabilities.iter().any(has_net) {
+    if capabilities.iter().any(is_network) {
         for place in NETWORK {
             give(Path::new(place), READ);
         }

@@ -4,6 +4,7 @@
 //! that moment. What every confined agent gets beside its tokens is in [`implied`]; what a program needs
 //! to be run at all is found by [`program`]. Nothing here enforces anything: that is the host's.
 
+pub(crate) mod gaps;
 pub(crate) mod implied;
 mod program;
 pub(crate) mod report;
@@ -11,7 +12,8 @@ pub(crate) mod report;
 use std::path::{Path, PathBuf};
 
 use defib_core::Capability;
-use defib_host::protocol::{Access, Ports, Profile, SpawnOrder};
+use defib_host::protocol::{Access, Isolation, IsolationKind, Ports, Profile, SpawnOrder};
+use defib_host::sandbox::support;
 
 pub(crate) use program::find_program;
 
@@ -33,6 +35,10 @@ pub(crate) struct Situation {
     pub(crate) heartbeat: Option<PathBuf>,
     /// The port of ours to which it sends what it uses, where it does.
     pub(crate) meter: Option<u16>,
+    /// defib's home, which stays read-only in every sandbox.
+    pub(crate) home: PathBuf,
+    /// The sandbox that its file asks for.
+    pub(crate) isolation: IsolationKind,
 }
 
 /// What a run is confined to, and what of its tokens leads nowhere.
@@ -64,11 +70,31 @@ pub(crate) fn confine(
         search: variable("PATH"),
         temporary: PathBuf::from(variable("TMPDIR").unwrap_or("/tmp")),
     };
+    let variables = ["DEFIB_SOCKET", "NOTIFY_SOCKET"];
+    confined.profile.isolation = Isolation {
+        protected: vec![text(&situation.home)],
+        sockets: variables.into_iter().filter_map(variable).map(str::to_owned).collect(),
+        ..isolation(situation.isolation, capabilities)
+    };
     implied::add(&mut confined.profile, capabilities, order, &surroundings);
     for capability in capabilities {
         surroundings.add(capability, &mut confined);
     }
     Some(confined)
+}
+
+/// What of an isolation follows from the tokens and from what this machine permits.
+pub(crate) fn isolation(kind: IsolationKind, tokens: &[Capability]) -> Isolation {
+    let writes =
+        |token: &Capability| matches!(token, Capability::Write(_) | Capability::WorkspaceRw);
+    Isolation {
+        kind,
+        writes: tokens.iter().any(writes),
+        network: tokens.iter().any(implied::is_network),
+        mounts: support().mounts,
+        libraries: implied::LIBRARIES.map(str::to_owned).to_vec(),
+        ..Isolation::default()
+    }
 }
 
 /// What a token's meaning depends on.

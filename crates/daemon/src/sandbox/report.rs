@@ -2,9 +2,11 @@
 //! not and why.
 
 use defib_core::{Capability, Name};
+use defib_host::protocol::IsolationKind;
 use defib_host::sandbox::Support;
 
-use super::implied;
+use super::gaps::{self, Sandboxed};
+use super::{implied, isolation};
 use crate::wire::{Caps, TokenLine};
 
 /// Each token, where it is from, and what it gives.
@@ -42,11 +44,22 @@ fn gives(token: &Capability) -> String {
 }
 
 /// What does not depend on runs or operators. No tokens: no sandbox.
-pub(crate) fn caps(agent: Name, tokens: Option<&[Capability]>, support: Support) -> Caps {
+pub(crate) fn caps(
+    agent: Name,
+    tokens: Option<&[Capability]>,
+    kind: IsolationKind,
+    support: Support,
+) -> Caps {
     let confined = tokens.filter(|tokens| !tokens.contains(&Capability::Privileged));
     let (mut enforced, mut not_enforced) = (Vec::new(), Vec::new());
     match confined {
-        Some(tokens) => tell(tokens, support, &mut enforced, &mut not_enforced),
+        Some(tokens) => {
+            let isolation = isolation(kind, tokens);
+            let sandboxed = Sandboxed { tokens, isolation: &isolation, support };
+            enforced = enforced_by(&sandboxed);
+            not_enforced.extend(gaps::open(&sandboxed).map(|gap| gap.text.to_owned()));
+            not_enforced.extend(missing(support));
+        }
         None if tokens.is_some() => not_enforced.push("anything: it is privileged".to_owned()),
         None => not_enforced.push("anything: its file gives it no `capabilities`".to_owned()),
     }
@@ -54,6 +67,7 @@ pub(crate) fn caps(agent: Name, tokens: Option<&[Capability]>, support: Support)
     Caps {
         agent,
         sandbox: confined.is_some(),
+        isolation: confined.map(|_| word(kind).to_owned()),
         run: None,
         capabilities: None,
         capabilities_pending: None,
@@ -68,63 +82,74 @@ pub(crate) fn caps(agent: Name, tokens: Option<&[Capability]>, support: Support)
     }
 }
 
-/// Each thing that confines, and since when Landlock has it.
-fn tell(
-    tokens: &[Capability],
-    support: Support,
-    enforced: &mut Vec<String>,
-    not_enforced: &mut Vec<String>,
-) {
-    let by_landlock = [
-        (1, "files and folders: reading, writing, making, removing, running"),
-        (2, "moving files between folders that may both be written"),
-        (3, "truncating files"),
-        (4, "TCP: connecting and listening, by port"),
-        (5, "control of devices"),
-        (6, "signals to processes outside of it"),
-        (6, "abstract Unix sockets of processes outside of it"),
-    ];
-    for (since, what) in by_landlock {
-        if support.landlock >= since {
-            enforced.push(what.to_owned());
-        } else if support.landlock == 0 {
-            not_enforced.push(format!("{what}: this kernel has no Landlock"));
-        } else {
-            not_enforced.push(format!(
-                "{what}: this kernel's Landlock has version {}, and {since} is needed",
-                support.landlock
-            ));
+fn word(kind: IsolationKind) -> &'static str {
+    match kind {
+        IsolationKind::Landlock => "landlock",
+        IsolationKind::Namespaces => "namespaces",
+    }
+}
+
+/// What Landlock controls, and since which version.
+const BY_LANDLOCK: [(u32, &str); 7] = [
+    (1, "files and folders: reading, writing, making, removing, running"),
+    (2, "moving files between folders that may both be written"),
+    (3, "truncating files"),
+    (4, "TCP: connecting and listening, by port"),
+    (5, "control of devices"),
+    (6, "signals to processes outside of it"),
+    (6, "abstract Unix sockets of processes outside of it"),
+];
+
+fn enforced_by(sandboxed: &Sandboxed<'_>) -> Vec<String> {
+    let Sandboxed { tokens, isolation, support } = sandboxed;
+    let since = BY_LANDLOCK.iter().filter(|(since, _)| support.landlock >= *since);
+    let mut enforced: Vec<&str> = since.map(|(_, what)| *what).collect();
+    let own = isolation.kind == IsolationKind::Namespaces;
+    if support.seccomp {
+        enforced.push(
+            "never: ptrace, mount, kexec, bpf, keyctl, io_uring, kernel modules, new user namespaces",
+        );
+        enforced.push("never: limits, priorities, processors and memory of other processes");
+        enforced.push("never: set-user-id and set-group-id bits, and devices");
+        if !own {
+            enforced.push("never: System V IPC and POSIX message queues");
+        }
+        if !own && !isolation.writes {
+            enforced.push("no changes of mode, owner and extended attributes of files");
+        }
+        if !tokens.contains(&Capability::Subprocess) {
+            enforced.push("no new processes; threads are allowed");
+        }
+        if !tokens.iter().any(|it| matches!(it, Capability::Net | Capability::NetPort(_))) {
+            enforced.push("UDP and raw sockets are shut");
         }
     }
-    let has = |wanted: &Capability| tokens.contains(wanted);
-    let has_net = tokens.iter().any(|token| matches!(token, Capability::NetPort(_)));
-    let mut by_filter = vec![
-        "ptrace, mount, kexec, bpf, keyctl, io_uring, kernel modules, new user namespaces: never",
-    ];
-    if !has(&Capability::Subprocess) {
-        by_filter.push("no new processes; threads are allowed");
+    if !own && isolation.mounts {
+        enforced.push(if isolation.writes {
+            "mode, owner, times and extended attributes: only of what its tokens let it write"
+        } else {
+            "times of files: only of its state folder and its heartbeat file"
+        });
+        enforced.push("defib's home, /proc and /sys are read-only, whatever its tokens name");
     }
-    if has(&Capability::Net) || has_net {
-        not_enforced.push("UDP: a token for the network leaves it open".to_owned());
-    } else {
-        by_filter.push("UDP and raw sockets are shut");
+    if own {
+        enforced.push("it sees its own processes and its own System V IPC only");
+        enforced.push("it sees the files that its tokens name, and no others");
+        if !isolation.network {
+            enforced.push("it has a network of its own, with nothing in it");
+        }
     }
-    if support.seccomp {
-        enforced.extend(by_filter.into_iter().map(str::to_owned));
-    } else {
-        let unfiltered =
-            |what: &str| format!("{what}: this machine has no filters of system calls");
-        not_enforced.extend(by_filter.into_iter().map(unfiltered));
-    }
-    enforced.push("no new privileges, and none of root's".to_owned());
-    not_enforced.push(
-        "Unix sockets with a path, of others: Landlock does not cover them here; file permissions do"
-            .to_owned(),
-    );
-    if !has(&Capability::Net) {
-        not_enforced.push(
-            "listening on a TCP port that the kernel picks: Landlock looks at bind, not at listen"
-                .to_owned(),
-        );
-    }
+    enforced.push("no new privileges, and none of root's");
+    enforced.into_iter().map(str::to_owned).collect()
+}
+
+/// What this kernel's Landlock cannot control yet. [`gaps::GAPS`] has the rest.
+fn missing(support: Support) -> impl Iterator<Item = String> {
+    let missing = BY_LANDLOCK.iter().filter(move |(since, _)| support.landlock < *since);
+    missing.filter(|(since, _)| *since < 6).map(move |(since, what)| match support.landlock {
+        0 => format!("{what}: this kernel has no Landlock"),
+        version => {
+            format!("{what}: this kernel's Landlock has version {version}, and {since} is needed")
+        }
+    })
 }

@@ -30,6 +30,8 @@ fn confined(cwd: &Path, tokens: &[&str], env: &[(&str, &str)]) -> Option<Confine
         state,
         probe: None,
         meter: Some(4318),
+        home: cwd.join("home"),
+        isolation: IsolationKind::Landlock,
     };
     confine(&tokens, &order(cwd, env), &situation)
 }

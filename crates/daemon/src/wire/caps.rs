@@ -41,6 +41,9 @@ pub struct Caps {
     pub agent: Name,
     /// Whether its next run is confined.
     pub sandbox: bool,
+    /// Which sandbox: `landlock` or `namespaces`; null where it has none.
+    #[serde(default)]
+    pub isolation: Option<String>,
     /// The run that is alive.
     #[schema(value_type = Option<u64>)]
     pub run: Option<RunId>,

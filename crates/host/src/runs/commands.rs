@@ -25,6 +25,7 @@ use crate::launch::plan_run;
 use crate::protocol::{
     CommandEnd, CommandOrder, How, Leftovers, Profile, RunKey, SpawnOrder, Stage,
 };
+use crate::sandbox::namespaces;
 use crate::standing::Standing;
 use crate::tree::{First, Tree};
 use crate::wait::Waited;
@@ -185,10 +186,14 @@ impl Runs {
         plan.door = door;
         let mut ruleset = None;
         if let Some(profile) = &manner.profile {
-            let confinement = self.sandbox.confine(profile, None);
-            let (confinement, rules) = confinement.map_err(Fault::at(Stage::Sandbox))?;
-            plan.confinement = Some(confinement);
-            ruleset = rules;
+            if profile.isolation.is_namespaces() {
+                ruleset = Some(namespaces::wrap(&mut plan, &order, &marks, profile)?);
+            } else {
+                let confinement = self.sandbox.confine(profile, None);
+                let (confinement, rules) = confinement.map_err(Fault::at(Stage::Sandbox))?;
+                plan.confinement = Some(confinement);
+                ruleset = rules;
+            }
         }
         // Nothing is handed over as output, so the command's output goes to /dev/null.
         let handed = [None, ruleset.as_ref().map(AsFd::as_fd)];

@@ -1,10 +1,16 @@
-//! System calls that no confined run may make, and those that its profile does not permit.
+//! The filter of system calls: calls that no confined run may make, and calls that its profile does not
+//! permit.
 //!
-//! What is refused gets an error and lives on, as with any other refusal: EPERM. Of `clone3` it is said
-//! that there is no such call: its flags are behind a pointer, where no filter can look, and every C
-//! library then falls back to `clone`. A call of another architecture ends the process.
+//! A refused call fails with EPERM. `clone3` and `openat2` fail with ENOSYS: their arguments are behind a
+//! pointer, where a filter cannot look, and callers then fall back to `clone` and `openat`. A call of another
+//! architecture ends the process.
 //!
-//! It is one program, and a short one: the kernel translates it for every run anew.
+//! A filter sees numbers only. It cannot know which process a process id names, so calls that change a
+//! process are permitted for the caller itself (0) and refused for every other number. It cannot read a path
+//! either, so calls that change a file's attributes are permitted for all paths or for none; the mounts of
+//! [`super::shield`] then decide which paths.
+//!
+//! The filter is one short program, because the kernel compiles it again for each run.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -20,13 +26,22 @@ use crate::errno::last_errno;
 
 /// What a filter depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[expect(clippy::struct_excessive_bools, reason = "each permits one thing of its own")]
 pub(super) struct Filter {
-    /// Whether the network is open, all of it.
+    /// The whole network.
     pub(super) net: bool,
-    /// Whether UDP is.
+    /// UDP.
     pub(super) udp: bool,
-    /// Whether processes may be made.
+    /// New processes.
     pub(super) subprocess: bool,
+    /// Mode, owner, extended attributes and flags of files.
+    pub(super) attributes: bool,
+    /// Times of files.
+    pub(super) times: bool,
+    /// System V IPC and POSIX message queues, which all processes of a user share.
+    pub(super) ipc: bool,
+    /// Files in memory that can be executed.
+    pub(super) memory_programs: bool,
 }
 
 /// The filters that were made, by what they depend on.
@@ -88,8 +103,7 @@ fn program(filter: Filter) -> Made<Program> {
     Ok(Program(absent().into_iter().chain(refused.iter().map(step)).collect()))
 }
 
-/// Calls that are said not to exist: `clone3`, and on the machine that has them the numbers of the x32
-/// interface, which are a second set for the same calls.
+/// Calls that fail with ENOSYS: `clone3`, `openat2`, and on x86-64 every call by its x32 number.
 fn absent() -> Vec<libc::sock_filter> {
     const X32: u32 = 0x4000_0000;
     let step = |code: u32, jt, jf, k| {
@@ -97,16 +111,18 @@ fn absent() -> Vec<libc::sock_filter> {
         libc::sock_filter { code, jt, jf, k }
     };
     let when = |test: u32, k| step(libc::BPF_JMP | test | libc::BPF_K, 0, 1, k);
-    let clone3 = u32::try_from(libc::SYS_clone3).unwrap_or_default();
     let none = step(
         libc::BPF_RET | libc::BPF_K,
         0,
         0,
         libc::SECCOMP_RET_ERRNO | libc::ENOSYS.cast_unsigned(),
     );
-    // The number is the first thing that a program sees.
+    // The number of the call is at the beginning of what a program sees.
     let number = step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0);
-    let mut steps = vec![number, when(libc::BPF_JEQ, clone3), none];
+    let mut steps = vec![number];
+    for call in [libc::SYS_clone3, libc::SYS_openat2] {
+        steps.extend([when(libc::BPF_JEQ, u32::try_from(call).unwrap_or_default()), none]);
+    }
     if cfg!(target_arch = "x86_64") {
         steps.extend([when(libc::BPF_JGE, X32), none]);
     }
@@ -121,6 +137,7 @@ const NEVER: &[c_long] = &[
     libc::SYS_process_vm_readv,
     libc::SYS_process_vm_writev,
     libc::SYS_process_madvise,
+    libc::SYS_process_mrelease,
     libc::SYS_pidfd_getfd,
     libc::SYS_kcmp,
     libc::SYS_perf_event_open,
@@ -137,7 +154,9 @@ const NEVER: &[c_long] = &[
     OPEN_TREE_ATTR,
     libc::SYS_pivot_root,
     libc::SYS_chroot,
+    libc::SYS_name_to_handle_at,
     libc::SYS_open_by_handle_at,
+    libc::SYS_fanotify_init,
     libc::SYS_setns,
     // The kernel and the machine.
     libc::SYS_kexec_load,
@@ -169,8 +188,94 @@ const NEVER: &[c_long] = &[
     libc::SYS_ioperm,
 ];
 
-/// The same number on every machine; the C library's constants do not have it yet.
+/// Calls that change a file's attributes by its path or its descriptor. Landlock does not control them.
+const ATTRIBUTES: &[c_long] = &[
+    libc::SYS_fchmod,
+    libc::SYS_fchmodat,
+    FCHMODAT2,
+    libc::SYS_fchown,
+    libc::SYS_fchownat,
+    libc::SYS_setxattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_fsetxattr,
+    SETXATTRAT,
+    libc::SYS_removexattr,
+    libc::SYS_lremovexattr,
+    libc::SYS_fremovexattr,
+    REMOVEXATTRAT,
+    FILE_SETATTR,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chmod,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chown,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_lchown,
+];
+
+/// Older calls that change a file's times.
+#[cfg(target_arch = "x86_64")]
+const TIMES: &[c_long] = &[libc::SYS_utime, libc::SYS_utimes, libc::SYS_futimesat];
+#[cfg(not(target_arch = "x86_64"))]
+const TIMES: &[c_long] = &[];
+
+/// Requests of `ioctl` that change a file's attributes and that a descriptor for reading is enough for:
+/// `FS_IOC_SETFLAGS`, its 32-bit form, `FS_IOC_FSSETXATTR`, `FS_IOC_SETVERSION`, `FS_IOC_ENABLE_VERITY` and
+/// `FS_IOC_SET_ENCRYPTION_POLICY`.
+const ATTRIBUTE_REQUESTS: [u64; 6] =
+    [0x4008_6602, 0x4004_6602, 0x401c_5820, 0x4008_7602, 0x4080_6685, 0x800c_6613];
+
+/// System V IPC and POSIX message queues. A number or a name is all that a process of the same user needs.
+const IPC: &[c_long] = &[
+    libc::SYS_shmget,
+    libc::SYS_shmat,
+    libc::SYS_shmctl,
+    libc::SYS_semget,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
+    libc::SYS_semctl,
+    libc::SYS_msgget,
+    libc::SYS_msgsnd,
+    libc::SYS_msgrcv,
+    libc::SYS_msgctl,
+    libc::SYS_mq_open,
+    libc::SYS_mq_unlink,
+];
+
+/// Calls that change the process that an argument names, with the place of that argument.
+const OF_A_PROCESS: &[(c_long, u8)] = &[
+    (libc::SYS_sched_setaffinity, 0),
+    (libc::SYS_sched_setscheduler, 0),
+    (libc::SYS_sched_setparam, 0),
+    (libc::SYS_sched_setattr, 0),
+    (libc::SYS_move_pages, 0),
+    (libc::SYS_migrate_pages, 0),
+    (libc::SYS_setpriority, 1),
+    (libc::SYS_ioprio_set, 1),
+];
+
+/// Calls whose argument at this place is the mode of a file.
+const MODES: &[(c_long, u8)] = &[
+    (libc::SYS_fchmod, 1),
+    (libc::SYS_fchmodat, 2),
+    (FCHMODAT2, 2),
+    (libc::SYS_mkdirat, 2),
+    (libc::SYS_mknodat, 2),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_chmod, 1),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mkdir, 1),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mknod, 1),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_creat, 1),
+];
+
+// These numbers are the same on every machine; the C library's constants do not have all of them yet.
+const FCHMODAT2: c_long = 452;
+const SETXATTRAT: c_long = 463;
+const REMOVEXATTRAT: c_long = 466;
 const OPEN_TREE_ATTR: c_long = 467;
+const FILE_SETATTR: c_long = 469;
 
 fn refused(filter: Filter) -> Made<Rules> {
     let mut rules: Rules = NEVER.iter().map(|number| (*number, Vec::new())).collect();
@@ -185,13 +290,16 @@ fn refused(filter: Filter) -> Made<Rules> {
         rules.extend([(libc::SYS_fork, Vec::new()), (libc::SYS_vfork, Vec::new())]);
     }
     rules.insert(libc::SYS_clone, clone);
-    // Typing for somebody at a terminal.
-    let typing = [libc::TIOCSTI, libc::TIOCLINUX];
-    let typing = typing.map(|request| all([condition(1, SeccompCmpOp::Eq, request)?]));
-    rules.insert(libc::SYS_ioctl, typing.into_iter().collect::<Made<_>>()?);
+    // TIOCSTI and TIOCLINUX type into a terminal.
+    let mut requests = vec![libc::TIOCSTI, libc::TIOCLINUX];
+    if !filter.attributes {
+        requests.extend(ATTRIBUTE_REQUESTS);
+    }
+    let is_request = |request| all([condition(1, SeccompCmpOp::Eq, request)?]);
+    rules.insert(libc::SYS_ioctl, requests.into_iter().map(is_request).collect::<Made<_>>()?);
     rules.insert(libc::SYS_socket, sockets(filter)?);
     if !filter.net {
-        // It connects by the way, where Landlock does not look.
+        // MSG_FASTOPEN connects, and Landlock does not control that.
         let fast_open = bits(libc::MSG_FASTOPEN);
         for (number, flags) in
             [(libc::SYS_sendto, 3), (libc::SYS_sendmsg, 2), (libc::SYS_sendmmsg, 3)]
@@ -199,7 +307,84 @@ fn refused(filter: Filter) -> Made<Rules> {
             rules.insert(number, vec![all([has_bits(flags, fast_open)?])?]);
         }
     }
+    of_processes(&mut rules)?;
+    modes(&mut rules)?;
+    if !filter.attributes {
+        rules.extend(ATTRIBUTES.iter().map(|number| (*number, Vec::new())));
+    }
+    if !filter.times {
+        rules.extend(TIMES.iter().map(|number| (*number, Vec::new())));
+        // `touch` sets the times of the file that it has open to now: no path, no times. That is how an agent
+        // beats, and it stays permitted.
+        let given = |argument| whole(argument, SeccompCmpOp::Ne, 0);
+        rules.insert(libc::SYS_utimensat, vec![all([given(1)?])?, all([given(2)?])?]);
+    }
+    if !filter.ipc {
+        rules.extend(IPC.iter().map(|number| (*number, Vec::new())));
+    }
+    if !filter.memory_programs {
+        let sealed = u64::from(libc::MFD_NOEXEC_SEAL);
+        let rule = all([condition(1, SeccompCmpOp::MaskedEq(sealed), 0)?])?;
+        rules.insert(libc::SYS_memfd_create, vec![rule]);
+    }
     Ok(rules)
+}
+
+/// Limits, priorities and memory of other processes.
+fn of_processes(rules: &mut Rules) -> Made<()> {
+    let other = |argument| condition(argument, SeccompCmpOp::Ne, 0);
+    for (number, argument) in OF_A_PROCESS {
+        rules.insert(*number, vec![all([other(*argument)?])?]);
+    }
+    // PRIO_PROCESS is 0 and IOPRIO_WHO_PROCESS is 1: neither a group of processes nor all of a user.
+    let of_many = [(libc::SYS_setpriority, 0), (libc::SYS_ioprio_set, 1)];
+    for (number, process) in of_many {
+        let rule = all([condition(0, SeccompCmpOp::Ne, process)?])?;
+        rules.entry(number).or_default().push(rule);
+    }
+    // Without new limits it only reads the old ones.
+    let limits = all([other(0)?, whole(2, SeccompCmpOp::Ne, 0)?])?;
+    rules.insert(libc::SYS_prlimit64, vec![limits]);
+    Ok(())
+}
+
+/// Set-user-id and set-group-id bits, and devices.
+fn modes(rules: &mut Rules) -> Made<()> {
+    let set_ids = [libc::S_ISUID, libc::S_ISGID].map(u64::from);
+    for (number, argument) in MODES {
+        for bit in set_ids {
+            let rule = all([condition(*argument, SeccompCmpOp::MaskedEq(bit), bit)?])?;
+            rules.entry(*number).or_default().push(rule);
+        }
+    }
+    // The mode of an open counts only if the open can make a file.
+    let opens = [
+        (libc::SYS_openat, 2),
+        #[cfg(target_arch = "x86_64")]
+        (libc::SYS_open, 1),
+    ];
+    let temporary = bits(libc::O_TMPFILE & !libc::O_DIRECTORY);
+    for (number, flags) in opens {
+        for bit in set_ids {
+            for makes in [bits(libc::O_CREAT), temporary] {
+                let makes = condition(flags, SeccompCmpOp::MaskedEq(makes), makes)?;
+                let mode = condition(flags + 1, SeccompCmpOp::MaskedEq(bit), bit)?;
+                rules.entry(number).or_default().push(all([makes, mode])?);
+            }
+        }
+    }
+    let kinds = [
+        (libc::SYS_mknodat, 2),
+        #[cfg(target_arch = "x86_64")]
+        (libc::SYS_mknod, 1),
+    ];
+    for (number, argument) in kinds {
+        for kind in [libc::S_IFCHR, libc::S_IFBLK].map(u64::from) {
+            let of_kind = SeccompCmpOp::MaskedEq(u64::from(libc::S_IFMT));
+            rules.entry(number).or_default().push(all([condition(argument, of_kind, kind)?])?);
+        }
+    }
+    Ok(())
 }
 
 /// The sockets that are refused. Landlock looks at TCP and at nothing else, so what is neither TCP nor
@@ -249,9 +434,14 @@ fn sockets(filter: Filter) -> Made<Vec<SeccompRule>> {
     Ok(refused)
 }
 
+/// Compares the lower 32 bits of an argument: all that the kernel reads of a number or of flags.
 fn condition(argument: u8, operation: SeccompCmpOp, value: u64) -> Made<SeccompCondition> {
-    // All of the arguments that are looked at are of 32 bits, or have their flags in those.
     SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operation, value)
+}
+
+/// Compares all 64 bits of an argument: for pointers.
+fn whole(argument: u8, operation: SeccompCmpOp, value: u64) -> Made<SeccompCondition> {
+    SeccompCondition::new(argument, SeccompCmpArgLen::Qword, operation, value)
 }
 
 fn all<const N: usize>(conditions: [SeccompCondition; N]) -> Made<SeccompRule> {
@@ -268,14 +458,13 @@ mod tests {
 
     #[test]
     fn every_filter_can_be_made_and_is_short_enough_for_the_kernel() {
-        let flags = [false, true];
-        for (net, udp, subprocess) in flags
-            .into_iter()
-            .flat_map(|net| flags.into_iter().map(move |udp| (net, udp)))
-            .flat_map(|(net, udp)| flags.into_iter().map(move |subprocess| (net, udp, subprocess)))
-        {
-            let program = Filters::default().of(Filter { net, udp, subprocess }).unwrap();
-            assert!(program.0.len() < 600, "{}", program.0.len());
+        for flags in 0..128_u32 {
+            let [net, udp, subprocess, attributes, times, ipc, memory_programs] =
+                [0, 1, 2, 3, 4, 5, 6].map(|bit| flags & (1 << bit) != 0);
+            let filter = Filter { net, udp, subprocess, attributes, times, ipc, memory_programs };
+            let program = Filters::default().of(filter).unwrap();
+            // The kernel takes 4096 steps.
+            assert!(program.0.len() < 1200, "{}", program.0.len());
         }
     }
 }

@@ -9,15 +9,18 @@
 //! an error, and the run does not begin.
 
 mod filter;
+pub(crate) mod namespaces;
 mod ruleset;
+mod shield;
 
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 
 use crate::errno::last_errno;
-use crate::protocol::{Ports, Profile};
+use crate::protocol::{Isolation, IsolationKind, Ports, Profile};
 use filter::{Filter, Filters};
+use shield::Shield;
 
 /// What this kernel can hold a run to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,10 +29,19 @@ pub struct Support {
     pub landlock: u32,
     /// Whether system calls can be filtered.
     pub seccomp: bool,
+    /// Whether a run can have mounts of its own, which limit `chmod` and its kin to what it may write.
+    pub mounts: bool,
+    /// Whether a run can have user, mount, pid, ipc and net namespaces of its own.
+    pub namespaces: bool,
 }
 
-/// Asks the kernel.
+/// Asks the kernel, once per process.
 pub fn support() -> Support {
+    static SUPPORT: std::sync::OnceLock<Support> = std::sync::OnceLock::new();
+    *SUPPORT.get_or_init(ask_kernel)
+}
+
+fn ask_kernel() -> Support {
     // SAFETY: without attributes and with this flag, the call only says a version.
     let version = unsafe {
         libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0, VERSION_FLAG)
@@ -39,7 +51,29 @@ pub fn support() -> Support {
     Support {
         landlock: u32::try_from(version).unwrap_or(0),
         seccomp: seccomp && filter::is_known(),
+        mounts: shield::is_possible(),
+        namespaces: namespaces::is_possible(),
     }
+}
+
+/// Whether something can be done, tried by a child of this process that does nothing else.
+fn tried_in_child(attempt: impl Fn() -> Result<(), Errno>) -> bool {
+    // SAFETY: the child makes system calls only, as `attempt` promises, and leaves by `_exit`.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        let code = i32::from(attempt().is_err());
+        // SAFETY: ends the child, and runs nothing of its parent's on the way.
+        unsafe { libc::_exit(code) };
+    }
+    let mut status = -1;
+    loop {
+        // SAFETY: `status` outlives the call. The child is this function's own.
+        let waited = pid > 0 && unsafe { libc::waitpid(pid, &raw mut status, 0) } < 0;
+        if !waited || last_errno() != Errno::INTR {
+            break;
+        }
+    }
+    pid > 0 && status == 0
 }
 
 const VERSION_FLAG: u32 = 1;
@@ -59,30 +93,63 @@ impl Sandbox {
         profile: &Profile,
         terminal: Option<BorrowedFd<'_>>,
     ) -> Result<(Confinement, Option<OwnedFd>), Errno> {
+        let Isolation { kind, writes, mounts, .. } = profile.isolation;
         let support = *self.support.get_or_insert_with(support);
         let ruleset = ruleset::new(profile, terminal, support.landlock)?;
         let filter = if support.seccomp {
             let net = profile.connect == Ports::All && profile.listen == Ports::All;
             let Profile { udp, subprocess, .. } = *profile;
-            Some(self.filters.of(Filter { net, udp, subprocess })?)
+            let own = kind == IsolationKind::Namespaces;
+            Some(self.filters.of(Filter {
+                net,
+                udp,
+                subprocess,
+                attributes: writes || own,
+                times: writes || own || mounts,
+                ipc: own,
+                memory_programs: !own,
+            })?)
         } else {
             None
         };
-        Ok((Confinement { has_ruleset: ruleset.is_some(), filter }, ruleset))
+        let is_shielded = kind == IsolationKind::Landlock && mounts;
+        let shield = is_shielded.then(|| Shield::new(profile)).transpose()?;
+        Ok((
+            Confinement { is_handed_over: false, shield, has_ruleset: ruleset.is_some(), filter },
+            ruleset,
+        ))
     }
 }
 
 /// What a child does to be confined.
 pub(crate) struct Confinement {
+    /// The program that is executed confines itself, by what is in the second slot.
+    is_handed_over: bool,
+    shield: Option<Shield>,
     has_ruleset: bool,
     filter: Option<filter::Program>,
 }
 
 impl Confinement {
+    pub(crate) fn handed_over() -> Confinement {
+        Confinement { is_handed_over: true, shield: None, has_ruleset: false, filter: None }
+    }
+
+    /// Gives this process mounts of its own, if its profile asks for them. This needs root's rights or none,
+    /// so it comes before the change of user.
+    ///
+    /// For the child between its clone and its program: makes system calls and nothing else.
+    pub(crate) fn raise_shield(&self) -> Result<(), Errno> {
+        self.shield.as_ref().map_or(Ok(()), Shield::raise)
+    }
+
     /// Confines this process, by the ruleset that was handed to it.
     ///
     /// For the child between its clone and its program: makes system calls and nothing else.
     pub(crate) fn enter(&self, ruleset: &OwnedFd) -> Result<(), Errno> {
+        if self.is_handed_over {
+            return namespaces::keep_open(ruleset);
+        }
         drop_capabilities()?;
         // SAFETY: takes numbers only.
         checked(i64::from(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }))?;
