@@ -160,7 +160,7 @@ impl Daemon {
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)
                 .map_err(Fault::at(Stage::Descriptors))?;
         let handed = [Some(theirs.as_fd()), Some(self.listener.as_fd())];
-        Ok((launcher.launch(&plan, handed, None)?, Channel::new(ours)))
+        Ok((launcher.launch(&plan, handed)?, Channel::new(ours)))
     }
 
     /// Its process, if there is one.

@@ -40,6 +40,7 @@ pub mod output;
 pub mod protocol;
 mod runs;
 pub mod sandbox;
+mod spawner;
 mod standing;
 mod stat;
 mod tree;
