@@ -28,8 +28,8 @@ use crate::tree::{First, Tree};
 use crate::wait::Waited;
 use commands::Commands;
 pub(crate) use commands::Manner;
-pub(crate) use starting::{HASTE, Settled, Then, deadline};
 use starting::Starting;
+pub(crate) use starting::{HASTE, Settled, Then, deadline};
 
 /// How soon to look again whether what was killed has gone; each time twice as long.
 const FIRST_LOOK: Duration = Duration::from_millis(2);

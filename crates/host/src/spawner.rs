@@ -105,9 +105,8 @@ impl Progress {
         let (rights, flags) =
             (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
         // SAFETY: asks for new memory at any address, which is all-zero; that is valid for `Shared`.
-        let place = unsafe {
-            libc::mmap(std::ptr::null_mut(), size_of::<Shared>(), rights, flags, -1, 0)
-        };
+        let place =
+            unsafe { libc::mmap(std::ptr::null_mut(), size_of::<Shared>(), rights, flags, -1, 0) };
         if place == libc::MAP_FAILED {
             return Err(last_errno());
         }
@@ -289,7 +288,7 @@ impl Spawners {
             let _ = spawner.channel.send(&job, &fds).and_then(|()| spawner.channel.flush());
         }
         let now = Instant::now();
-        if self.grows_at(more).is_some_and(|due| due <= now) {
+        if self.grows_at(more, now).is_some_and(|due| due <= now) {
             match self.start(launcher, standing) {
                 Ok(()) => {
                     self.again = None;
@@ -301,19 +300,19 @@ impl Spawners {
     }
 
     /// When to start one more spawner: if something waits, and every spawner has been busy for a while.
-    fn grows_at(&self, more: bool) -> Option<Instant> {
+    fn grows_at(&self, more: bool, now: Instant) -> Option<Instant> {
         let wanted = (more || !self.waiting.is_empty()) && self.all.len() < MOST;
         if !wanted || self.all.iter().any(|it| it.busy.is_none()) {
             return None;
         }
         let begun = self.all.iter().filter_map(|it| it.busy.map(|busy| busy.since + GROWTH));
-        begun.chain(self.again).max().or_else(|| Some(Instant::now()))
+        begun.chain(self.again).max().or(Some(now))
     }
 
     /// When there is something to do even if no spawner answers.
     pub(crate) fn next_due(&self, more: bool) -> Option<Instant> {
         let busy = self.all.iter().filter_map(|it| it.busy.map(|busy| busy.due));
-        busy.chain(self.grows_at(more)).min()
+        busy.chain(self.grows_at(more, Instant::now())).min()
     }
 
     /// What to wait for.
@@ -492,13 +491,13 @@ fn serve(
         let mut channel: Channel<Answer, Job> = Channel::new(socket);
         let mut sandbox = Sandbox::default();
         while let Some((job, descriptors)) = next_job(&mut channel) {
-            let answer = match carry_out(job, descriptors, launcher, standing, progress, &mut sandbox)
-            {
-                Ok(spawned) => Answer::Spawned(spawned),
-                Err(Fault { stage, errno }) => {
-                    Answer::Failed { stage, errno: errno.raw_os_error() }
-                }
-            };
+            let answer =
+                match carry_out(job, descriptors, launcher, standing, progress, &mut sandbox) {
+                    Ok(spawned) => Answer::Spawned(spawned),
+                    Err(Fault { stage, errno }) => {
+                        Answer::Failed { stage, errno: errno.raw_os_error() }
+                    }
+                };
             if channel.send(&answer, &[]).is_err() || !flush(&mut channel) {
                 break;
             }

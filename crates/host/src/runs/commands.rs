@@ -208,7 +208,8 @@ impl Runs {
 
     fn take_start(&mut self, job: u64) -> Option<Start> {
         let starts = self.starting.commands.iter();
-        let agent = starts.filter(|(_, start)| start.job == job).map(|(name, _)| name.clone()).next();
+        let agent =
+            starts.filter(|(_, start)| start.job == job).map(|(name, _)| name.clone()).next();
         self.starting.commands.remove(&agent?).map(|start| *start)
     }
 
@@ -260,9 +261,7 @@ impl Runs {
         let end = match fault {
             Fault { errno: Errno::TIMEDOUT, .. } if due <= Instant::now() => CommandEnd::TimedOut,
             Fault { errno: Errno::CANCELED, .. } => CommandEnd::Ended(How::Signaled(libc::SIGKILL)),
-            Fault { errno, stage } => {
-                CommandEnd::NotSpawned { errno: errno.raw_os_error(), stage }
-            }
+            Fault { errno, stage } => CommandEnd::NotSpawned { errno: errno.raw_os_error(), stage },
         };
         Some(Some(Event::CommandEnded(key, number, end)))
     }
@@ -302,7 +301,9 @@ impl Runs {
         let Some(command) = self.commands.of.get_mut(agent) else { return false };
         let (names, spawners) = (&self.names, &self.spawners);
         let first = if command.how.is_none() { First::Lives(&command.child) } else { First::Gone };
-        command.tree.kill(self.cgroups.as_ref(), first, |pid| is_known(names, spawners, daemon, pid));
+        command
+            .tree
+            .kill(self.cgroups.as_ref(), first, |pid| is_known(names, spawners, daemon, pid));
         if command.ending.is_none() {
             let ending = Ending::begin();
             let look = ending.look;

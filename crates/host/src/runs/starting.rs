@@ -266,8 +266,7 @@ impl Runs {
         self.highest.insert(agent.clone(), key.run);
         let manner = spawned.manner;
         let (end, ending) = (None, None);
-        let run =
-            Run { key, child, output, terminal, leftovers, tree, manner, bound, end, ending };
+        let run = Run { key, child, output, terminal, leftovers, tree, manner, bound, end, ending };
         self.live.insert(agent, Box::new(run));
         Ok(())
     }

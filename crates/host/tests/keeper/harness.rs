@@ -136,7 +136,8 @@ impl Daemon {
     pub(crate) fn try_next(&mut self) -> Result<(News, Option<OwnedFd>), ChannelError> {
         loop {
             if let Some((news, fds)) = self.channel.receive()? {
-                return Ok((news, fds.into_iter().next()));
+                // The source is last.
+                return Ok((news, fds.into_iter().last()));
             }
             await_readable(&self.channel, "news");
         }
