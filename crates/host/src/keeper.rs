@@ -32,7 +32,7 @@ use crate::notify::Listeners;
 use crate::protocol::{
     CommandEnd, CommandOrder, News, Profile, Request, RunKey, SpawnOrder, VERSION,
 };
-use crate::runs::{Event, HASTE, Known, Runs, Settled, Then, deadline};
+use crate::runs::{Event, HASTE, Known, Runs, Settled, Then, spawn_deadline};
 use crate::standing::{Notice, Standing};
 use crate::stat::Stat;
 use crate::turns::{Turns, Wanted};
@@ -492,7 +492,7 @@ impl Keeper {
         else {
             return;
         };
-        let patience = if self.daemon.pid().is_some() { deadline() } else { HASTE };
+        let patience = if self.daemon.pid().is_some() { spawn_deadline() } else { HASTE };
         if let Err(fault) = self.runs.begin(*wanted, &self.launcher, patience) {
             self.settle(Settled::Run(key, Err(fault), Vec::new()));
         }

@@ -58,6 +58,7 @@ pub use inherited::close_inherited;
 pub use keeper::{KeeperOptions, run};
 pub use kinship::{Kinship, kinship};
 pub use launch::account;
+pub use runs::spawn_deadline;
 pub use standing::{
     Bounds, be_prompt, descriptor_limit, hide_memory, hold_signals, in_background,
     raise_descriptor_limit,

@@ -29,7 +29,8 @@ use crate::wait::Waited;
 use commands::Commands;
 pub(crate) use commands::Manner;
 use starting::Starting;
-pub(crate) use starting::{HASTE, Settled, Then, deadline};
+pub use starting::spawn_deadline;
+pub(crate) use starting::{HASTE, Settled, Then};
 
 /// How soon to look again whether what was killed has gone; each time twice as long.
 const FIRST_LOOK: Duration = Duration::from_millis(2);

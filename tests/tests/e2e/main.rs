@@ -17,6 +17,7 @@ mod durability;
 mod environment;
 mod history;
 mod hostile_output;
+mod hung_start;
 mod isolation;
 mod json;
 mod keeper_death;

@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 
-use super::starting::{Remains, deadline};
+use super::starting::{Remains, spawn_deadline};
 use super::{Ending, Event, LONGEST_LOOK, Runs, STUCK, Settled, is_known};
 use crate::child::{Child, Fault, Identity, Plan};
 use crate::descent::{Descent, command_mark, mark_below};
@@ -199,7 +199,7 @@ impl Runs {
         };
         let timeout = Duration::from_millis(timeout_ms);
         let descriptors = folder.into_iter().collect();
-        let job = self.spawners.submit(Box::new(job), descriptors, deadline().min(timeout));
+        let job = self.spawners.submit(Box::new(job), descriptors, spawn_deadline().min(timeout));
         let due = Instant::now() + timeout;
         let start = Start { key, number, job, due, group, mark };
         self.starting.commands.insert(agent, Box::new(start));

@@ -1,7 +1,7 @@
 //! Runs and commands that a spawner starts, until it answers or is given up.
 //!
 //! A run that starts is not known to live. Requests that concern it wait for the answer ([`Then`]), which
-//! comes soon or is given up: after [`deadline`], or after [`HASTE`] if the run is to be killed or there
+//! comes soon or is given up: after [`spawn_deadline`], or after [`HASTE`] if the run is to be killed or there
 //! is no daemon. A start that was given up is reported as not spawned with `ETIMEDOUT`. Its child has been
 //! killed and executes nothing more ([`Spawners::give_up`]), so the agent may start again at once; only its
 //! remains are looked after here until the kernel lets go of them.
@@ -36,7 +36,7 @@ const MOST_STUCK: usize = 3;
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// How long a start may take: 10 s. A debug build takes another time from the environment, for tests.
-pub(crate) fn deadline() -> Duration {
+pub fn spawn_deadline() -> Duration {
     let asked = std::env::var("DEFIB_TEST_SPAWN_DEADLINE_MS").ok();
     let asked = asked.filter(|_| cfg!(debug_assertions)).and_then(|text| text.parse().ok());
     Duration::from_millis(asked.unwrap_or(10_000))
