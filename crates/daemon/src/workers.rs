@@ -4,6 +4,9 @@
 //! vigil makes one: a worker does, and whoever waits for it has a deadline. A worker that is stuck stays
 //! stuck until the kernel lets go of it. [`MOST_STUCK`] bounds how many of them one agent can hold.
 //!
+//! A daemon that is killed while a worker is stuck stays in the process table. The keeper does not wait for
+//! it: a worker has no part in the channel to the keeper ([`defib_host::leave_channel`]), so the channel ends.
+//!
 //! Threads are started on demand and end when nothing is left to do. There are few of them, and more only
 //! while one takes long.
 
@@ -85,7 +88,11 @@ impl Workers {
         }
         let workers = self.clone();
         let named = thread::Builder::new().name("worker".to_owned()).stack_size(STACK);
-        if named.spawn(move || workers.work()).is_ok() {
+        let work = move || {
+            defib_host::leave_channel();
+            workers.work();
+        };
+        if named.spawn(work).is_ok() {
             queue.threads += 1;
         }
     }

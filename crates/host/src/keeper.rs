@@ -163,6 +163,10 @@ impl Keeper {
             self.look(now);
         }
         self.tell_of_strays();
+        if self.daemon.is_stuck_at().is_some_and(|stuck| stuck <= now) {
+            // It is waited for like any child as soon as the kernel lets go of it.
+            self.daemon_ended();
+        }
         if self.daemon_due().is_some_and(|due| due <= now) {
             self.start_daemon();
         }
@@ -190,7 +194,8 @@ impl Keeper {
         let lingers = self.daemon.lingers_until();
         let (more, spawners) = (self.has_more(), &self.runs.spawners);
         let due = [self.daemon_due(), over, self.runs.next_look(), lingers];
-        let due = due.into_iter().chain([spawners.next_due(more)]).flatten().min();
+        let others = [spawners.next_due(more), self.daemon.is_stuck_at()];
+        let due = due.into_iter().chain(others).flatten().min();
         let mut timeout = due.map(|due| due.saturating_duration_since(Instant::now()));
         if more && spawners.has_room() {
             timeout = Some(Duration::ZERO);

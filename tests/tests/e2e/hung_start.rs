@@ -191,7 +191,10 @@ fn sibling_that_is_stopped_before_its_program_delays_nobody_and_is_tried_again()
     let user = format!("user = \"{USER}:{USER}\"\ncwd = \"/\"\n");
     let command = format!("[{:?}, \"stop-siblings\"]", attack.display().to_string());
     let attacker = format!("[agent.attacker]\ncommand = {command}\n{user}");
-    let quick = format!("[agent.stuck]\ncommand = [\"/bin/true\"]\n{EAGER}{user}");
+    // The program is looked for in many folders, which gives the attacker time.
+    let path = "/nowhere:".repeat(2000) + "/bin";
+    let quick =
+        format!("[agent.stuck]\ncommand = [\"true\"]\n{EAGER}{user}env = {{ PATH = {path:?} }}\n");
     let events = bench.up(&[attacker, sleeper("other", ""), sleeper("third", ""), quick]);
     bench.await_state("attacker", "running");
     await_report(&bench, "");
