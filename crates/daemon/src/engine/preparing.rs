@@ -6,6 +6,7 @@
 //! What its worker brings later is dropped.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -66,6 +67,8 @@ pub(crate) struct Prepared {
 enum Ready {
     /// The text of the `env_file`, if there is one.
     Files(Option<EnvText>),
+    /// A file system has failed, not the config: another try may do.
+    Failed(String),
     /// What the run is confined to.
     Confined(Box<SpawnOrder>, Vec<Capability>, Option<Box<Confined>>),
 }
@@ -84,7 +87,13 @@ impl Engine {
         }
         self.send_worker(name, run, fresh, move |step| {
             step.store(ENV_FILE, Ordering::Relaxed);
-            let text = env_file.map(|path| read_plain(&path).map_err(|error| error.to_string()));
+            let text = match env_file.map(|path| read_plain(&path)).transpose() {
+                Ok(text) => text.map(Ok),
+                Err(error) if may_go_away(&error) => {
+                    return Ready::Failed(format!("its env_file: {error}"));
+                }
+                Err(error) => Some(Err(error.to_string())),
+            };
             step.store(HEARTBEAT, Ordering::Relaxed);
             if let Some(file) = heartbeat {
                 // If this fails, the agent's own attempt shows why. Only a file that is there can be
@@ -161,6 +170,10 @@ impl Engine {
                 if self.preparing.of.get(&agent).is_some_and(|of| of.number == number) {
                     self.preparing.of.remove(&agent);
                 }
+            }
+            Ready::Failed(why) => {
+                self.preparing.of.remove(&agent);
+                self.not_started(&RunKey { agent, run }, &why);
             }
             Ready::Confined(order, tokens, confined) => {
                 self.preparing.of.remove(&agent);
@@ -240,6 +253,13 @@ impl Engine {
         self.preparing.of.remove(name);
         self.preparing.texts.remove(name);
     }
+}
+
+/// Whether an error is one of a file system or a device, and not one of the file that was asked for.
+fn may_go_away(error: &io::Error) -> bool {
+    use io::ErrorKind::{IsADirectory, NotADirectory, NotFound, PermissionDenied};
+    let lasts = [IsADirectory, NotADirectory, NotFound, PermissionDenied];
+    error.raw_os_error().is_some() && !lasts.contains(&error.kind())
 }
 
 /// Why a start was given up, with what was being done.
