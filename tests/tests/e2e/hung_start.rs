@@ -149,7 +149,7 @@ fn hung_paths_that_the_daemon_looks_at_delay_no_other_agent() {
                 let token = Value::from(format!("read:{}", path.display()));
                 format!("capabilities = [{token}]")
             }
-            "heartbeat_file" => format!("{sort} = {}\nheartbeat = \"60s\"", shown(&path)),
+            "heartbeat_file" => format!("heartbeat = {{ file = {}, ttl = \"1h\" }}", shown(&path)),
             _ => format!("{sort} = {}", shown(&path)),
         };
         let parts = [sleeper("stuck", &setting), sleeper("other", ""), sleeper("third", "")];
@@ -198,10 +198,9 @@ fn sibling_that_is_stopped_before_its_program_delays_nobody_and_is_tried_again()
     let events = bench.up(&[attacker, sleeper("other", ""), sleeper("third", ""), quick]);
     bench.await_state("attacker", "running");
     // It is one death among many.
-    await_that("a start that was stopped is given up", || {
-        let history = bench.history("stuck");
-        let late = |run: &Value| run.to_string().contains("the start did not finish within 500ms");
-        history.iter().any(late)
+    events.find("a start that was stopped and given up", |all| {
+        let late = |event: &Value| event.to_string().contains("did not finish within 500ms");
+        all.iter().any(late).then_some(())
     });
     others_are_served(&bench, &events);
     bench.insist(&["stop", "attacker"]);
