@@ -552,8 +552,10 @@ pub(crate) fn is_plain(name: &std::ffi::OsStr) -> bool {
     let trust = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
     // The folder for the state of agents with another user.
     let state = "DEFIB_STATE_ROOT";
-    // A debug build lets a test choose the version that the keeper announces.
-    let test = ["DEFIB_TEST_KEEPER_VERSION"].into_iter().filter(|_| cfg!(debug_assertions));
+    // A debug build lets a test choose the version that the keeper announces and the deadline of a start.
+    let test = ["DEFIB_TEST_KEEPER_VERSION", "DEFIB_TEST_SPAWN_DEADLINE_MS"]
+        .into_iter()
+        .filter(|_| cfg!(debug_assertions));
     name.to_str().is_some_and(|name| {
         let is_known = base.contains(&name) || trust.contains(&name) || name == state;
         is_known || name.starts_with("LC_") || test.clone().any(|known| known == name)

@@ -52,6 +52,7 @@ mod why;
 mod will;
 pub mod wire;
 pub mod words;
+mod workers;
 
 use std::io;
 use std::os::fd::OwnedFd;

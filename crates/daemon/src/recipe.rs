@@ -17,7 +17,6 @@ use serde::{Deserialize, Serialize};
 use crate::metrics::Target;
 use crate::notify::Channel;
 use crate::places::{AgentFile, Outside, owner_of};
-use crate::plain::read_plain;
 use crate::wire::Mode;
 
 /// What no agent gets, because it would think that it runs inside another.
@@ -58,6 +57,9 @@ impl fmt::Display for Unspawnable {
         }
     }
 }
+
+/// The text of an `env_file`, or why it cannot be read.
+pub(crate) type EnvText = Result<String, String>;
 
 /// What is told to a run about itself.
 #[derive(Debug, Clone, Default)]
@@ -172,15 +174,17 @@ impl Project {
         AgentFile { path, own, guarded, owner }
     }
 
-    /// Everything the keeper needs to spawn a run.
+    /// Everything the keeper needs to spawn a run. `file` is the text of its `env_file`, which the caller has
+    /// had read: this does not touch the agent's paths.
     pub(crate) fn order(
         &self,
         home: &Path,
         agent: &config::Agent,
         run: RunId,
         facts: &RunFacts,
+        file: Option<&EnvText>,
     ) -> Result<SpawnOrder, Unspawnable> {
-        let mut env = self.environment(agent)?;
+        let mut env = self.environment(agent, file)?;
         let state = Project::state_folder(home, agent);
         let heartbeat = self.heartbeat_file(home, agent).path;
         let text = |path: &Path| path.to_string_lossy().into_owned();
@@ -221,13 +225,12 @@ impl Project {
     }
 
     /// What the agent is given beyond the clean base: values that are nobody's business.
-    pub(crate) fn secrets(&self, agent: &config::Agent) -> Vec<String> {
+    pub(crate) fn secrets(&self, agent: &config::Agent, file: Option<&EnvText>) -> Vec<String> {
         let passed = self.environment.iter().filter(|(name, _)| !is_base(name));
         let mut secrets: Vec<String> =
             passed.map(|(_, value)| value).chain(agent.env.values()).cloned().collect();
-        if let Some(file) = &agent.env_file {
-            let text = read_plain(&self.config.folder.join(file)).unwrap_or_default();
-            secrets.extend(variables(&text).map(|(_, value)| value));
+        if let Some(Ok(text)) = file.filter(|_| agent.env_file.is_some()) {
+            secrets.extend(variables(text).map(|(_, value)| value));
         }
         // What is shorter is in every other line, and no secret worth the name.
         secrets.retain(|value| value.len() >= 6);
@@ -282,7 +285,11 @@ impl Project {
     }
 
     /// The clean base, then what is passed on, then the file's, then what is declared.
-    fn environment(&self, agent: &config::Agent) -> Result<BTreeMap<String, String>, Unspawnable> {
+    fn environment(
+        &self,
+        agent: &config::Agent,
+        file: Option<&EnvText>,
+    ) -> Result<BTreeMap<String, String>, Unspawnable> {
         let wanted = |name: &str| is_base(name) || is_named(&agent.env_pass, name);
         let mut env: BTreeMap<String, String> = self
             .environment
@@ -294,11 +301,11 @@ impl Project {
         if let Some(missing) = needed.find(|name| !env.contains_key(*name)) {
             return Err(Unspawnable::MissingVariable(missing.to_owned()));
         }
-        if let Some(file) = &agent.env_file {
-            let path = self.config.folder.join(file);
-            let text =
-                read_plain(&path).map_err(|error| Unspawnable::EnvFile(path, error.to_string()))?;
-            env.extend(variables(&text));
+        if let Some(name) = &agent.env_file {
+            let unread =
+                |why: &str| Unspawnable::EnvFile(self.config.folder.join(name), why.to_owned());
+            let text = file.ok_or_else(|| unread("it has not been read"))?;
+            env.extend(variables(text.as_ref().map_err(|why| unread(why))?));
         }
         env.extend(agent.env.clone());
         Ok(env)

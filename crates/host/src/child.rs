@@ -1,19 +1,23 @@
 //! From a plan to a process.
 //!
-//! The child borrows the keeper's memory until it runs its program (`CLONE_VM`, with the keeper held
-//! by `CLONE_VFORK`): nothing is copied, so a spawn costs the same however big the keeper is. It
-//! borrows the descriptor table as well and gives itself a small one as its first step, so a spawn
-//! costs the same however many agents there are: what the child needs lies in two slots, [`SLOTS`],
-//! below which only standard streams live.
+//! The child borrows its maker's memory until it runs its program (`CLONE_VM`, with the maker held by
+//! `CLONE_VFORK`): nothing is copied, so a spawn costs the same however big the maker is. It borrows
+//! the descriptor table as well and gives itself a small one as its first step, so a spawn costs the
+//! same however many agents there are: what the child needs lies in two slots, [`SLOTS`], below which
+//! only standard streams live.
+//!
+//! The keeper makes the daemon's process itself. A spawner ([`crate::spawner`]) makes all others: the
+//! clone waits for the child, and a child that enters an agent's folder can block for ever. A child that
+//! a spawner makes is the keeper's own (`CLONE_PARENT`).
 //!
 //! Invariant: between the clone and `execve` the child allocates nothing, takes no lock and returns
-//! nowhere. It reads the plan, makes system calls, and leaves its error where the keeper looks.
+//! nowhere. It reads the plan, makes system calls, and leaves its error where its maker looks.
 
 use std::arch::asm;
 use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char};
 use std::mem::size_of;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use rustix::fs::{Access, Mode, OFlags};
 use rustix::io::{DupFlags, Errno, FdFlags};
@@ -22,6 +26,7 @@ use rustix::process::{Gid, Pid, Signal, Uid};
 use crate::errno::last_errno;
 use crate::protocol::Stage;
 use crate::sandbox::Confinement;
+use crate::spawner::Progress;
 
 /// The descriptors by which things are handed to a child.
 pub(crate) const SLOTS: [i32; 2] = [3, 4];
@@ -66,6 +71,17 @@ pub(crate) struct Identity {
     pub(crate) groups: Vec<Gid>,
 }
 
+impl Identity {
+    /// By the numbers of user, group and supplementary groups.
+    pub(crate) fn from_numbers((user, group, groups): (u32, u32, Vec<u32>)) -> Identity {
+        Identity {
+            user: Uid::from_raw(user),
+            group: Gid::from_raw(group),
+            groups: groups.into_iter().map(Gid::from_raw).collect(),
+        }
+    }
+}
+
 /// Texts as `execve` wants them.
 pub(crate) struct Texts {
     pointers: Vec<*const c_char>,
@@ -107,6 +123,12 @@ pub(crate) struct Child {
 }
 
 impl Child {
+    /// Takes hold of a child of this process that has not been waited for: its number is its own.
+    pub(crate) fn hold(pid: Pid) -> Result<Child, Errno> {
+        let flags = rustix::process::PidfdFlags::empty();
+        Ok(Child { pid, pidfd: rustix::process::pidfd_open(pid, flags)? })
+    }
+
     pub(crate) fn kill(&self) {
         let _ = rustix::process::pidfd_send_signal(&self.pidfd, Signal::KILL);
     }
@@ -138,6 +160,8 @@ pub(crate) struct Launcher {
     keeper: Option<Pid>,
     /// Containers commonly forbid clone3, because filters cannot look into its arguments.
     clone3: bool,
+    /// Set in a spawner: its children are the keeper's, and the keeper reads here how far they are.
+    progress: Option<Progress>,
 }
 
 #[repr(C, align(4096))]
@@ -162,7 +186,18 @@ impl Launcher {
             stack: vec![Page([0; 4096]); STACK_PAGES],
             keeper: Some(rustix::process::getpid()),
             clone3: true,
+            progress: None,
         })
+    }
+
+    /// From here on makes processes in the place of the keeper, of which this process is a child.
+    pub(crate) fn serve_keeper(&mut self, progress: Progress) {
+        self.progress = Some(progress);
+    }
+
+    /// A descriptor that has to stay open beside the slots.
+    pub(crate) fn needs(&self) -> BorrowedFd<'_> {
+        self.nothing.as_fd()
     }
 
     fn take_slot(number: i32, nothing: &OwnedFd) -> rustix::io::Result<OwnedFd> {
@@ -183,14 +218,36 @@ impl Launcher {
         Ok(unsafe { OwnedFd::from_raw_fd(number) })
     }
 
-    /// Makes the process that `plan` describes, in the cgroup if one is given, with duplicates of
-    /// `handed` in the slots.
+    /// Makes the process that `plan` describes, as the keeper's child, and holds it.
     pub(crate) fn launch(
         &mut self,
         plan: &Plan,
         handed: [Option<BorrowedFd<'_>>; 2],
-        cgroup: Option<BorrowedFd<'_>>,
     ) -> Result<Child, Fault> {
+        let Made { pid, pidfd, fault } = self.make(plan, handed, None)?;
+        let fault = match (fault, pidfd) {
+            (None, Some(pidfd)) => return Ok(Child { pid, pidfd }),
+            (None, None) => {
+                // Its program runs, but without hold of it there is no supervising it.
+                let _ = rustix::process::kill_process(pid, Signal::KILL);
+                Fault { stage: Stage::Process, errno: Errno::NOSYS }
+            }
+            (Some(fault), _) => fault,
+        };
+        // It is exiting; nothing remains of it but to be waited for.
+        let options = rustix::process::WaitOptions::empty();
+        while matches!(rustix::process::waitpid(Some(pid), options), Err(Errno::INTR)) {}
+        Err(fault)
+    }
+
+    /// Makes the process that `plan` describes, in the cgroup if one is given, with duplicates of
+    /// `handed` in the slots. A child that failed is not waited for.
+    pub(crate) fn make(
+        &mut self,
+        plan: &Plan,
+        handed: [Option<BorrowedFd<'_>>; 2],
+        cgroup: Option<BorrowedFd<'_>>,
+    ) -> Result<Made, Fault> {
         for (slot, fd) in self.slots.iter_mut().zip(handed) {
             if let Some(fd) = fd {
                 rustix::io::dup3(fd, slot, DupFlags::CLOEXEC)
@@ -212,7 +269,7 @@ impl Launcher {
         &mut self,
         plan: &Plan,
         cgroup: Option<BorrowedFd<'_>>,
-    ) -> Result<Child, Fault> {
+    ) -> Result<Made, Fault> {
         let errand = Errand { launcher: self, plan, fault: Cell::new(None) };
         let mut pidfd: i32 = -1;
         let (pid, errno) = match errand.clone_process(&mut pidfd, cgroup) {
@@ -232,19 +289,7 @@ impl Launcher {
             // SAFETY: the kernel stored the new process's pidfd here, and nobody else was told.
             unsafe { OwnedFd::from_raw_fd(pidfd) }
         });
-        let fault = match (fault, pidfd) {
-            (None, Some(pidfd)) => return Ok(Child { pid, pidfd }),
-            (None, None) => {
-                // Its program runs, but without hold of it there is no supervising it.
-                let _ = rustix::process::kill_process(pid, Signal::KILL);
-                Fault { stage: Stage::Process, errno: Errno::NOSYS }
-            }
-            (Some(fault), _) => fault,
-        };
-        // It is exiting; nothing remains of it but to be waited for.
-        let options = rustix::process::WaitOptions::empty();
-        while matches!(rustix::process::waitpid(Some(pid), options), Err(Errno::INTR)) {}
-        Err(fault)
+        Ok(Made { pid, pidfd, fault })
     }
 
     /// Whether processes can be put into a cgroup as they are made.
@@ -253,7 +298,15 @@ impl Launcher {
     }
 }
 
-/// What keeper and child share while the child gets ready.
+/// A process that was made: it runs its program, or it has failed and exits.
+pub(crate) struct Made {
+    pub(crate) pid: Pid,
+    /// Only the keeper gets one. A spawner's child is the keeper's, who opens its own.
+    pidfd: Option<OwnedFd>,
+    pub(crate) fault: Option<Fault>,
+}
+
+/// What maker and child share while the child gets ready.
 struct Errand<'a> {
     launcher: &'a Launcher,
     plan: &'a Plan,
@@ -280,26 +333,33 @@ struct CloneArgs {
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
 impl Errand<'_> {
-    /// The keeper sleeps here until the child has run its program or given up.
+    /// The maker sleeps here until the child has run its program or given up.
     #[expect(clippy::cast_sign_loss, reason = "flags and addresses are bits")]
     fn clone_process(
         &self,
         pidfd: &mut i32,
         cgroup: Option<BorrowedFd<'_>>,
     ) -> Result<Option<Pid>, Errno> {
-        let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_FILES | libc::CLONE_PIDFD;
+        let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_FILES;
         let flags = u64::from(flags.cast_unsigned());
         let stack = self.launcher.stack.as_ptr() as u64;
         let stack_size = (STACK_PAGES * size_of::<Page>()) as u64;
         let pidfd = std::ptr::from_mut(pidfd) as u64;
-        let mut arguments = CloneArgs {
-            flags,
-            pidfd,
-            exit_signal: libc::SIGCHLD as u64,
-            stack,
-            stack_size,
-            ..CloneArgs::default()
+        let mut arguments = CloneArgs { flags, stack, stack_size, ..CloneArgs::default() };
+        // The older call has one place for either.
+        let place = if let Some(progress) = &self.launcher.progress {
+            // The kernel writes the number before the child runs, so the keeper can kill it from the
+            // first moment on. The child's end is announced like the spawner's own: by SIGCHLD.
+            arguments.flags |= (libc::CLONE_PARENT | libc::CLONE_PARENT_SETTID) as u64;
+            arguments.parent_tid = progress.pid_address();
+            arguments.parent_tid
+        } else {
+            arguments.flags |= libc::CLONE_PIDFD as u64;
+            arguments.exit_signal = libc::SIGCHLD as u64;
+            arguments.pidfd = pidfd;
+            pidfd
         };
+        let plain = [arguments.flags | arguments.exit_signal, stack + stack_size, place];
         if let Some(cgroup) = cgroup {
             arguments.flags |= CLONE_INTO_CGROUP;
             arguments.cgroup = cgroup.as_raw_fd() as u64;
@@ -308,10 +368,10 @@ impl Errand<'_> {
             let address = std::ptr::from_ref(&arguments) as u64;
             (libc::SYS_clone3, [address, size_of::<CloneArgs>() as u64, 0])
         } else {
-            (libc::SYS_clone, [flags | libc::SIGCHLD as u64, stack + stack_size, pidfd])
+            (libc::SYS_clone, plain)
         };
         // SAFETY: the stack belongs to the launcher, is aligned, and is used by one child at a time,
-        // because the keeper has one thread, which sleeps until this child has let go of its memory.
+        // because this process has one thread, which sleeps until this child has let go of its memory.
         // `enter` never returns, and `self` outlives the child's use of it for the same reason.
         let result = unsafe { clone_onto_stack(number, registers, std::ptr::from_ref(self)) };
         if result < 0 {
@@ -325,6 +385,13 @@ impl Errand<'_> {
         match self.prepare() {
             Ok(()) => self.run_program(),
             Err(fault) => fault,
+        }
+    }
+
+    /// Says what the child does next, for a keeper that wonders why it takes so long.
+    fn reach(&self, stage: Stage) {
+        if let Some(progress) = &self.launcher.progress {
+            progress.reach(stage);
         }
     }
 
@@ -386,14 +453,16 @@ impl Errand<'_> {
             confinement.raise_shield().map_err(Fault::at(Stage::Sandbox))?;
         }
         if let Some(identity) = &plan.identity {
+            self.reach(Stage::User);
             // These are for the thread, that is, for this process; the C library's would look for
-            // other threads in the keeper's memory.
+            // other threads in the maker's memory.
             rustix::thread::set_thread_groups(&identity.groups)
                 .and_then(|()| rustix::thread::set_thread_gid(identity.group))
                 .and_then(|()| rustix::thread::set_thread_uid(identity.user))
                 .map_err(Fault::at(Stage::User))?;
         }
         if let Some(folder) = &plan.folder {
+            self.reach(Stage::Folder);
             rustix::process::chdir(folder.as_c_str()).map_err(Fault::at(Stage::Folder))?;
         }
         if plan.dies_with_keeper {
@@ -421,6 +490,7 @@ impl Errand<'_> {
     /// As `execvp` does it: the first that is there runs; one that may not be run is remembered. One
     /// in a folder of `PATH` that may not be looked into is not there, to a person.
     fn run_program(&self) -> Fault {
+        self.reach(Stage::Program);
         let mut errno = Errno::NOENT;
         let only = self.plan.programs.len() == 1;
         let is_there = |file: &CStr| rustix::fs::access(file, Access::EXISTS).is_ok();
@@ -451,9 +521,13 @@ pub(crate) fn execute(program: &CStr, arguments: &Texts, environment: &Texts) ->
 
 /// Where the child begins.
 extern "C" fn enter(errand: *const Errand<'_>) -> ! {
-    // SAFETY: the keeper passed a reference, and sleeps in the function that holds it.
+    // SAFETY: the maker passed a reference, and sleeps in the function that holds it.
     let errand = unsafe { &*errand };
-    errand.fault.set(Some(errand.follow()));
+    let fault = errand.follow();
+    errand.fault.set(Some(fault));
+    if let Some(progress) = &errand.launcher.progress {
+        progress.fail(fault);
+    }
     // SAFETY: ends this process only, and runs nothing of the keeper's on the way.
     unsafe { libc::_exit(127) }
 }

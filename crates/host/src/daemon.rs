@@ -1,6 +1,7 @@
 //! The daemon, as its keeper sees it: a process that comes back.
 //!
-//! Invariant: there is at most one, and the next is started only when the last has been waited for.
+//! Invariant: there is at most one, and the next is started only when the last has been waited for, or when
+//! it was killed and one of its threads is stuck in the kernel: then it executes nothing any more.
 //! It comes back at once; if it keeps dying within a second, after 100 ms, then twice that, up to 5 s,
 //! for as long as it takes. It refuses to trust it: a daemon that sends garbage is killed.
 
@@ -32,6 +33,8 @@ pub const LISTENER_FD: &str = "DEFIB_LISTENER_FD";
 
 /// A life shorter than this is a short one.
 const SHORT: Duration = Duration::from_secs(1);
+/// How long a daemon that was killed may take to end.
+const LONGEST_DYING: Duration = Duration::from_secs(1);
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// How long news wait for company that nobody waits for. Whoever was just spawned is about to run its
@@ -64,6 +67,8 @@ struct Running {
     child: Child,
     /// None: it broke, and the process has been killed.
     channel: Option<Channel<News, Request>>,
+    /// When it was killed.
+    killed: Option<Instant>,
     since: Instant,
     has_spoken: bool,
     /// What is queued, if all of it can wait for company.
@@ -110,8 +115,9 @@ impl Daemon {
         match self.launch(launcher, standing) {
             Ok((child, channel)) => {
                 let channel = Some(channel);
-                let (has_spoken, patient) = (false, Some(Patient::default()));
-                self.state = State::Running(Running { child, channel, since, has_spoken, patient });
+                let (killed, has_spoken, patient) = (None, false, Some(Patient::default()));
+                let running = Running { child, channel, killed, since, has_spoken, patient };
+                self.state = State::Running(running);
                 self.starts += 1;
                 Some(self.starts - 1)
             }
@@ -160,7 +166,7 @@ impl Daemon {
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)
                 .map_err(Fault::at(Stage::Descriptors))?;
         let handed = [Some(theirs.as_fd()), Some(self.listener.as_fd())];
-        Ok((launcher.launch(&plan, handed, None)?, Channel::new(ours)))
+        Ok((launcher.launch(&plan, handed)?, Channel::new(ours)))
     }
 
     /// Gives this listener to the running daemon, and to those that come after it.
@@ -177,6 +183,15 @@ impl Daemon {
         match &self.state {
             State::Away { .. } => None,
             State::Running(running) => Some(running.child.pid),
+        }
+    }
+
+    /// When a daemon that was killed is not waited for any longer: a thread of it is stuck in the kernel, on
+    /// a file system that does not answer. It has a SIGKILL pending, so it executes nothing any more.
+    pub(crate) fn is_stuck_at(&self) -> Option<Instant> {
+        match &self.state {
+            State::Away { .. } => None,
+            State::Running(running) => running.killed.map(|killed| killed + LONGEST_DYING),
         }
     }
 
@@ -300,6 +315,7 @@ impl Daemon {
                     say(&format!("the daemon's channel broke: {error}"));
                 }
                 running.channel = None;
+                running.killed.get_or_insert_with(Instant::now);
                 running.child.kill();
                 None
             }
@@ -371,6 +387,19 @@ pub fn inherited() -> io::Result<(Channel<Request, News>, OwnedFd)> {
         rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::CLOEXEC)?;
     }
     Ok((Channel::new(channel), listener))
+}
+
+/// Gives this thread of the daemon a descriptor table of its own, without the channel to the keeper. For a
+/// thread that may get stuck in the kernel: when the daemon is killed, the keeper sees the channel's end
+/// although such a thread is left.
+pub fn leave_channel() {
+    // SAFETY: takes numbers. The table of the other threads stays as it is; this thread never uses the
+    // descriptor that it closes.
+    unsafe {
+        if libc::unshare(libc::CLONE_FILES) == 0 {
+            libc::close(SLOTS[0]);
+        }
+    }
 }
 
 #[cfg(test)]

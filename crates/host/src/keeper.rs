@@ -1,9 +1,13 @@
 //! The keeper's loop.
 //!
-//! One thread that waits for signals, for the daemon's channel, and for changes of the socket's file. Ends are taken care
-//! of before requests, and no more than one spawn is done between two looks at the signals: an agent
-//! that dies does not wait for a thousand that start. Requests are carried out in their order, except
-//! that spawns wait for their turn: nobody's is delayed by those who crash over and over.
+//! One thread that waits for signals, for the daemon's channel, for the answers of spawners and for changes
+//! of the socket's file. Ends are taken care of before requests, and no more than one spawn is handed to a spawner between two looks at
+//! the signals: an agent that dies does not wait for a thousand that start. Requests are carried out in
+//! their order, except that spawns wait for their turn: nobody's is delayed by those who crash over and
+//! over. A request that concerns a run which starts waits until it has started.
+//!
+//! Invariant: no system call on an agent's paths, nor one that waits for an agent, is made here: spawners
+//! make those ([`crate::spawner`]).
 //!
 //! Invariant: nothing that the daemon says or does ends an agent, except a request to do so. Whatever
 //! the keeper knows is told to each new daemon, so nothing is lost with the last one.
@@ -29,7 +33,7 @@ use crate::notify::Listeners;
 use crate::protocol::{
     CommandEnd, CommandOrder, News, Profile, Request, RunKey, SpawnOrder, VERSION,
 };
-use crate::runs::{Event, Known, Runs};
+use crate::runs::{Event, HASTE, Known, Runs, Settled, Then, spawn_deadline};
 use crate::standing::{Notice, Standing};
 use crate::stat::Stat;
 use crate::turns::{Turns, Wanted};
@@ -82,14 +86,17 @@ pub fn run(options: KeeperOptions) -> io::Result<ExitCode> {
     drop(options.listener);
     drop(options.log);
     // First: it takes descriptors by number, which none of ours must have.
-    let launcher = Launcher::new()?;
+    let mut launcher = Launcher::new()?;
     let standing = Standing::take()?;
     let cgroups = options.cgroups.then(|| Cgroups::new(&options.home_key, &options.places));
+    let mut runs = Runs::new(&options.home_key, cgroups.flatten());
+    // Now, while the keeper is small: a spawner is a copy of it.
+    runs.spawners.start(&mut launcher, &standing)?;
     let mut keeper = Keeper {
         standing,
         launcher,
         daemon: Daemon::new(options.daemon_program, options.daemon_args, listener),
-        runs: Runs::new(&options.home_key, cgroups.flatten()),
+        runs,
         kept: options.kept.into_iter().map(|(key, it)| (key.into(), it.into())).collect(),
         turns: Turns::default(),
         commands: VecDeque::new(),
@@ -140,6 +147,9 @@ impl Keeper {
             self.daemon.flush_company();
         }
         let entrance_changed = self.wait();
+        for settled in self.runs.hear_spawners() {
+            self.settle(settled);
+        }
         for notice in self.standing.notices() {
             match notice {
                 Notice::Child => self.reap(),
@@ -152,11 +162,18 @@ impl Keeper {
         if self.turns.is_empty() {
             self.daemon.flush_due(now);
         }
+        for settled in self.runs.give_up_overdue(now) {
+            self.settle(settled);
+        }
         if self.runs.next_look().is_some_and(|look| look <= now) {
             self.look(now);
         }
         self.tell_of_strays();
-        if self.ending.is_none() && self.daemon.due().is_some_and(|due| due <= now) {
+        if self.daemon.is_stuck_at().is_some_and(|stuck| stuck <= now) {
+            // It is waited for like any child as soon as the kernel lets go of it.
+            self.daemon_ended();
+        }
+        if self.daemon_due().is_some_and(|due| due <= now) {
             self.start_daemon();
         }
         if (entrance_changed || self.entrance_due().is_some_and(|due| due <= now))
@@ -174,16 +191,28 @@ impl Keeper {
         self.entrance.as_ref().and_then(Entrance::due)
     }
 
+    /// When to start the next daemon. It is told what there is when it begins, so everything that the last
+    /// one asked for has started by then, or was given up.
+    fn daemon_due(&self) -> Option<Instant> {
+        let settled = self.turns.is_empty() && !self.runs.is_starting();
+        self.daemon.due().filter(|_| self.ending.is_none() && settled)
+    }
+
+    /// Whether something is to be started that has not been handed to a spawner.
+    fn has_more(&self) -> bool {
+        (!self.turns.is_empty() && !self.daemon.lags()) || !self.commands.is_empty()
+    }
+
     /// Waits until there is something to do. Says whether the socket's file may have changed.
     fn wait(&self) -> bool {
-        let daemon_due = self.daemon.due().filter(|_| self.ending.is_none());
         let over = self.ending.map(|(until, _)| until);
         let lingers = self.daemon.lingers_until();
-        let due = [daemon_due, over, self.runs.next_look(), lingers, self.entrance_due()];
-        let due = due.into_iter().flatten().min();
+        let (more, spawners) = (self.has_more(), &self.runs.spawners);
+        let due = [self.daemon_due(), over, self.runs.next_look(), lingers];
+        let others = [spawners.next_due(more), self.daemon.is_stuck_at(), self.entrance_due()];
+        let due = due.into_iter().chain(others).flatten().min();
         let mut timeout = due.map(|due| due.saturating_duration_since(Instant::now()));
-        let waits = !self.turns.is_empty() && !self.daemon.lags();
-        if waits || !self.commands.is_empty() {
+        if more && spawners.has_room() {
             timeout = Some(Duration::ZERO);
         }
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
@@ -194,6 +223,7 @@ impl Keeper {
             flags.set(PollFlags::IN, channel.queued_bytes() < MOST_QUEUED);
             polled.push(PollFd::new(channel, flags));
         }
+        polled.extend(spawners.polled());
         let others = polled.len();
         let entrance = self.entrance.iter().flat_map(Entrance::descriptors);
         polled.extend(entrance.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
@@ -217,6 +247,14 @@ impl Keeper {
                 wait();
                 self.daemon_ended();
                 continue;
+            }
+            if let Some(settled) = self.runs.spawner_ended(pid) {
+                wait();
+                settled.into_iter().for_each(|settled| self.settle(settled));
+                continue;
+            }
+            if let Some(settled) = self.runs.settle_dead(pid) {
+                self.settle(settled);
             }
             let event = self.runs.child_ended(pid, daemon, wait);
             self.tell_event(event);
@@ -296,9 +334,7 @@ impl Keeper {
         while let Some(request) = self.daemon.next_request() {
             self.carry_out(request);
         }
-        while let Some(order) = self.turns.next() {
-            self.spawn(order);
-        }
+        self.runs.hasten_starts();
         // The answers would go to the next daemon, which did not ask.
         self.commands.clear();
         self.runs.cancel_commands(self.daemon.pid());
@@ -332,13 +368,18 @@ impl Keeper {
             self.carry_out(request);
         }
         if !self.daemon.lags()
+            && self.runs.spawners.has_room()
             && let Some(order) = self.turns.next()
         {
             self.spawn(order);
         }
-        if let Some(order) = self.commands.pop_front() {
+        if self.runs.spawners.has_room()
+            && let Some(order) = self.commands.pop_front()
+        {
             self.run_command(order);
         }
+        let more = self.has_more();
+        self.runs.spawners.work(more, &mut self.launcher, &self.standing);
     }
 
     /// Takes no more memory than it needs.
@@ -373,15 +414,21 @@ impl Keeper {
             }
             Request::Signal { key, signal } => {
                 self.spawn_before(&key);
-                self.runs.signal(&key, signal);
+                if self.runs.put_off(&key, Then::Signal(signal)).is_some() {
+                    self.runs.signal(&key, signal);
+                }
             }
             Request::Kill(key) => {
                 self.spawn_before(&key);
-                self.runs.kill(&key, self.daemon.pid());
+                if self.runs.put_off(&key, Then::Kill).is_some() {
+                    self.runs.kill(&key, self.daemon.pid());
+                }
             }
             Request::Inquire(key) => {
                 self.spawn_before(&key);
-                self.tell_of(key);
+                if self.runs.put_off(&key, Then::Inquire).is_some() {
+                    self.tell_of(key);
+                }
             }
             Request::Acknowledge(key) => {
                 self.runs.acknowledge(&key);
@@ -447,37 +494,64 @@ impl Keeper {
 
     fn run_command(&mut self, order: CommandOrder) {
         let (key, number) = (order.key.clone(), order.number);
-        if let Err(Fault { stage, errno }) =
-            self.runs.run_command(order, &mut self.launcher, &self.standing)
-        {
+        if let Err(Fault { stage, errno }) = self.runs.run_command(order) {
             let end = CommandEnd::NotSpawned { errno: errno.raw_os_error(), stage };
             self.daemon.tell(&News::CommandEnded { key, number, end }, None);
         }
     }
 
     fn spawn(&mut self, wanted: Wanted) {
-        let Wanted { order, profile } = wanted;
-        match self.runs.known(&order.key) {
+        let key = wanted.order.key.clone();
+        match self.runs.known(&key) {
+            // The daemon is told as soon as it has started.
+            Known::Starts => return,
             Known::Lives(run) => {
-                let (key, pid, terminal) = (run.key.clone(), run.child.number(), run.terminal);
+                let (pid, terminal) = (run.child.number(), run.terminal);
                 let news = News::Spawned { key, pid, terminal };
                 return self.daemon.tell_output(&news, &run.output);
             }
-            Known::Ended(_) | Known::Over => return self.tell_of(order.key),
+            Known::Ended(_) | Known::Over => return self.tell_of(key),
             Known::Never if self.ending.is_some() => return,
             Known::Never => {}
         }
-        let key = order.key.clone();
-        match self.runs.spawn(order, profile.as_deref(), &mut self.launcher, &self.standing) {
-            Ok(run) => {
+        let Some(Then::Spawn(wanted)) = self.runs.put_off(&key, Then::Spawn(Box::new(wanted)))
+        else {
+            return;
+        };
+        let patience = if self.daemon.pid().is_some() { spawn_deadline() } else { HASTE };
+        if let Err(fault) = self.runs.begin(*wanted, &self.launcher, patience) {
+            self.settle(Settled::Run(key, Err(fault), Vec::new()));
+        }
+    }
+
+    /// Tells what came of a start, and does what has waited for it.
+    fn settle(&mut self, settled: Settled) {
+        let (key, result, then) = match settled {
+            Settled::Run(key, result, then) => (key, result, then),
+            Settled::Command(event) => return self.tell_event(event),
+        };
+        match (result, self.runs.known(&key)) {
+            (Ok(()), Known::Lives(run)) => {
                 let (pid, terminal) = (run.child.number(), run.terminal);
-                let news = News::Spawned { key, pid, terminal };
+                let news = News::Spawned { key: key.clone(), pid, terminal };
                 self.daemon.tell_in_company(&news, &run.output.descriptors());
             }
-            Err(Fault { stage, errno }) => {
-                let errno = errno.raw_os_error();
+            (Ok(()), _) => {}
+            (Err(Fault { stage, errno }), _) => {
+                let (key, errno) = (key.clone(), errno.raw_os_error());
                 self.daemon.tell(&News::NotSpawned { key, errno, stage }, None);
             }
+        }
+        for then in then {
+            match then {
+                Then::Signal(signal) => self.runs.signal(&key, signal),
+                Then::Kill => self.runs.kill(&key, self.daemon.pid()),
+                Then::Inquire => self.tell_of(key.clone()),
+                Then::Spawn(wanted) => self.spawn(*wanted),
+            }
+        }
+        if self.forsaken.contains(&key.agent) {
+            self.forget(key.agent);
         }
     }
 
@@ -489,6 +563,8 @@ impl Keeper {
                 News::Held { key, pid: run.child.number(), terminal: run.terminal }
             }
             Known::Ended(report) => News::Exited { key, end: report.end.clone() },
+            // It starts only if it was asked for again, so the daemon knows.
+            Known::Starts => return,
             Known::Over | Known::Never => News::Unknown(key),
         };
         self.daemon.tell(&news, None);

@@ -132,16 +132,13 @@ pub(crate) struct Output {
 }
 
 /// A terminal of its own for a run, and never seen before.
-pub(crate) fn new_terminal(size: TerminalSize, owner: Option<Uid>) -> Result<Output, Errno> {
+pub(crate) fn new_terminal(size: TerminalSize) -> Result<Output, Errno> {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
     let ours = rustix::pty::openpt(flags)?;
     rustix::pty::grantpt(&ours)?;
     rustix::pty::unlockpt(&ours)?;
     let theirs = rustix::pty::ioctl_tiocgptpeer(&ours, flags)?;
     set_window_size(&ours, size)?;
-    if owner.is_some() {
-        rustix::fs::fchown(&theirs, owner, None)?;
-    }
     rustix::fs::fcntl_setfl(&ours, OFlags::NONBLOCK)?;
     let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
     let relay = Some(Box::new(Relay { read, write }));

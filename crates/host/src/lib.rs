@@ -45,6 +45,7 @@ mod pidfd;
 pub mod protocol;
 mod runs;
 pub mod sandbox;
+mod spawner;
 mod standing;
 mod stat;
 mod tree;
@@ -54,7 +55,7 @@ mod wait;
 pub mod wake;
 
 pub use channel::{Channel, ChannelError, Flushed, MAX_DESCRIPTORS};
-pub use daemon::{KEEPER_FD, LISTENER_FD, inherited};
+pub use daemon::{KEEPER_FD, LISTENER_FD, inherited, leave_channel};
 pub use descent::{HOME_KEY, RUN_KEY, Swept, is_of_run, sweep};
 pub use entrance::Entrance;
 pub use footprint::{pack, release_memory, settle_allocator};
@@ -63,6 +64,7 @@ pub use inherited::close_inherited;
 pub use keeper::{KeeperOptions, run};
 pub use kinship::{Kinship, Peer};
 pub use launch::account;
+pub use runs::spawn_deadline;
 pub use sandbox::namespaces::run_confined;
 pub use standing::{
     Bounds, be_prompt, descriptor_limit, hide_memory, hold_signals, in_background,

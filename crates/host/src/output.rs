@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn descriptors_make_the_same_output_again_and_an_old_keeper_sends_one() {
         let size = TerminalSize { rows: 24, columns: 80 };
-        let Output { ours: terminal, theirs: _theirs } = new_terminal(size, None).unwrap();
+        let Output { ours: terminal, theirs: _theirs } = new_terminal(size).unwrap();
         let Output { ours: pipe, theirs: _others } = new_pipe().unwrap();
         for (output, count) in [(terminal, 3), (pipe, 1)] {
             let sent: Vec<OwnedFd> =
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn all_that_was_written_before_a_hang_up_goes_through_the_relay() {
         let size = TerminalSize { rows: 24, columns: 80 };
-        let Output { ours, theirs } = new_terminal(size, None).unwrap();
+        let Output { ours, theirs } = new_terminal(size).unwrap();
         let relay = ours.relay.unwrap();
         assert_eq!(splice_terminal(&ours.source, &relay.write, 1 << 14), Ok(Moved::WouldBlock));
         let mut slave = std::fs::File::from(theirs);

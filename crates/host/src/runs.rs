@@ -1,33 +1,36 @@
 //! The runs that the keeper knows: those that live, and those whose end nobody has acknowledged.
 //!
-//! Invariants: an agent has at most one run that lives, and that includes what the run left behind if
-//! that is to be killed. A run is spawned at most once. The end of a run is reported when nothing of
-//! it is left, and its report and its output are kept until they are acknowledged.
+//! Invariants: an agent has at most one run that lives or starts, and that includes what the run left
+//! behind if that is to be killed. A run is spawned at most once. The end of a run is reported when
+//! nothing of it is left, and its report and its output are kept until they are acknowledged. A start that
+//! was given up has been killed: its program never runs.
 
 mod commands;
+mod starting;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use defib_core::{Name, RunId};
-use rustix::io::Errno;
 use rustix::process::{Pid, Signal};
 
 use crate::cgroup::Cgroups;
-use crate::child::{Child, Fault, Launcher};
-use crate::descent::{Descent, HOME_KEY, RUN_KEY, mark_below};
+use crate::child::{Child, Launcher};
+use crate::descent::{HOME_KEY, RUN_KEY, mark_below};
 use crate::footprint::pack;
-use crate::launch::{new_pipe, new_terminal, plan_run};
 use crate::memory::MemoryBound;
 use crate::output::RunOutput;
-use crate::protocol::{CommandEnd, Leftovers, Profile, RunEnd, RunKey, SpawnOrder, Stage};
-use crate::sandbox::{Sandbox, namespaces};
-use crate::standing::Standing;
+use crate::protocol::{CommandEnd, Leftovers, RunEnd, RunKey, SpawnOrder};
+use crate::spawner::Spawners;
 use crate::tree::{First, Tree};
 use crate::wait::Waited;
-use commands::{Commands, Manner};
+use commands::Commands;
+pub(crate) use commands::Manner;
+use starting::Starting;
+pub use starting::spawn_deadline;
+pub(crate) use starting::{HASTE, Settled, Then};
 
 /// How soon to look again whether what was killed has gone; each time twice as long.
 const FIRST_LOOK: Duration = Duration::from_millis(2);
@@ -78,6 +81,8 @@ pub(crate) struct Report {
 
 /// What is known of a run.
 pub(crate) enum Known<'a> {
+    /// A spawner is about to start it.
+    Starts,
     Lives(&'a Run),
     Ended(&'a Report),
     /// Its report was acknowledged, or it was passed over.
@@ -108,8 +113,9 @@ pub(crate) struct Runs {
     /// Each agent's cgroup. One in which something was kept alive is given up.
     groups: BTreeMap<Name, Arc<str>>,
     marks: Marks,
-    sandbox: Sandbox,
     commands: Commands,
+    pub(crate) spawners: Spawners,
+    starting: Starting,
 }
 
 /// What the environment of every process of ours carries.
@@ -139,8 +145,9 @@ impl Runs {
             highest: BTreeMap::new(),
             groups: BTreeMap::new(),
             marks,
-            sandbox: Sandbox::default(),
             commands: Commands::default(),
+            spawners: Spawners::default(),
+            starting: Starting::default(),
         }
     }
 
@@ -159,6 +166,9 @@ impl Runs {
     }
 
     pub(crate) fn known(&self, key: &RunKey) -> Known<'_> {
+        if self.starting.has(key) {
+            return Known::Starts;
+        }
         if let Some(run) = self.live.get(&key.agent).filter(|run| run.key == *key) {
             return Known::Lives(run);
         }
@@ -184,78 +194,6 @@ impl Runs {
     /// In the order in which they ended.
     pub(crate) fn reports(&self) -> impl Iterator<Item = &Report> {
         self.reports.iter()
-    }
-
-    /// Spawns a run that was never known.
-    pub(crate) fn spawn(
-        &mut self,
-        order: SpawnOrder,
-        profile: Option<&Profile>,
-        launcher: &mut Launcher,
-        standing: &Standing,
-    ) -> Result<&Run, Fault> {
-        let key = &order.key;
-        if self.live.contains_key(&key.agent) {
-            return Err(Fault { stage: Stage::Process, errno: Errno::BUSY });
-        }
-        let mark = format!("{}/{}/{}", key.agent, key.run, self.marks.cookie);
-        let run_key = mark_below(self.marks.run_above.clone(), &mark);
-        let marks = [(RUN_KEY, run_key.as_str()), (HOME_KEY, self.marks.home.as_str())];
-        let mut plan = plan_run(&order, &marks, standing)?;
-        let output = match order.terminal {
-            Some(size) => new_terminal(size, plan.identity.as_ref().map(|identity| identity.user)),
-            None => new_pipe(),
-        }
-        .map_err(Fault::at(Stage::Descriptors))?;
-        let mut ruleset = None;
-        if let Some(profile) = profile.filter(|profile| profile.isolation.is_namespaces()) {
-            ruleset = Some(namespaces::wrap(&mut plan, &order, &marks, profile)?);
-        } else if let Some(profile) = profile {
-            let terminal = order.terminal.is_some().then(|| output.theirs.as_fd());
-            let confinement = self.sandbox.confine(profile, terminal);
-            let (confinement, rules) = confinement.map_err(Fault::at(Stage::Sandbox))?;
-            plan.confinement = Some(confinement);
-            ruleset = rules;
-        }
-        let handed = [Some(output.theirs.as_fd()), ruleset.as_ref().map(AsFd::as_fd)];
-        let group = self.enter_group(key, launcher);
-        let bound =
-            order.memory.and_then(|bytes| self.bound_memory(&order.key, bytes, group.as_ref()));
-        let bound = bound.map(Box::new);
-        plan.door = bound.as_ref().and_then(|bound| bound.door());
-        self.bound_processes(&order, group.as_ref());
-        let mut result =
-            launcher.launch(&plan, handed, group.as_ref().map(|(_, folder)| folder.as_fd()));
-        let mut group = group.map(|(name, _)| name).filter(|_| launcher.knows_cgroups());
-        if group.is_some() && result.as_ref().is_err_and(|fault| fault.stage == Stage::Process) {
-            // Perhaps it is only the cgroup that may not be entered.
-            result = launcher.launch(&plan, handed, None);
-            group = None;
-        }
-        let child = result?;
-        let manner = Manner::of(&order, &plan, profile);
-        let tree = match (group, &self.cgroups) {
-            (Some(name), Some(cgroups)) => {
-                Tree::Cgroup { oom_before: cgroups.oom_kills(&name), name, killed: 0 }
-            }
-            (_, _) => Tree::Walked(Box::new(Descent::new(child.pid, mark))),
-        };
-        let agent = order.key.agent.clone();
-        self.names.insert(child.pid, agent.clone());
-        self.highest.insert(agent.clone(), order.key.run);
-        let run = Box::new(Run {
-            key: order.key,
-            child,
-            output: output.ours,
-            terminal: order.terminal.is_some(),
-            leftovers: order.leftovers,
-            tree,
-            manner,
-            bound,
-            end: None,
-            ending: None,
-        });
-        Ok(self.live.entry(agent).or_insert(run))
     }
 
     fn enter_group(&mut self, key: &RunKey, launcher: &Launcher) -> Option<(Arc<str>, OwnedFd)> {
@@ -312,9 +250,9 @@ impl Runs {
             self.end_command(&key.agent, daemon);
         }
         let Some(run) = self.live.get_mut(&key.agent).filter(|run| run.key == *key) else { return };
-        let names = &self.names;
+        let (names, spawners) = (&self.names, &self.spawners);
         let first = if run.end.is_none() { First::Lives(&run.child) } else { First::Gone };
-        run.tree.kill(self.cgroups.as_ref(), first, |pid| is_known(names, daemon, pid));
+        run.tree.kill(self.cgroups.as_ref(), first, |pid| is_known(names, spawners, daemon, pid));
         self.begin_ending(&key.agent);
     }
 
@@ -331,6 +269,7 @@ impl Runs {
         for key in keys {
             self.kill(&key, daemon);
         }
+        self.kill_starts();
     }
 
     /// A child has ended and has not been waited for. `wait` does that. If it was a run's first
@@ -339,20 +278,23 @@ impl Runs {
         &mut self,
         pid: Pid,
         daemon: Option<Pid>,
-        wait: impl FnOnce() -> Option<Waited>,
+        mut wait: impl FnMut() -> Option<Waited>,
     ) -> Option<Event> {
         let Some(agent) = self.names.get(&pid).cloned() else {
-            wait();
-            self.strays.remove(&pid);
+            if !self.job_child_ended(pid, daemon, &mut wait) {
+                wait();
+                self.strays.remove(&pid);
+            }
             return None;
         };
+        self.spawners.forget_child(pid);
         if self.commands.has_process(pid) {
             return self.command_ended(pid, daemon, wait);
         }
         let commanded = self.end_command(&agent, daemon);
         let run = self.live.get_mut(&agent)?;
-        let (names, cgroups) = (&self.names, self.cgroups.as_ref());
-        let known = |other| is_known(names, daemon, other);
+        let (names, spawners, cgroups) = (&self.names, &self.spawners, self.cgroups.as_ref());
+        let known = |other| is_known(names, spawners, daemon, other);
         let empties = run.ending.is_some() || run.leftovers == Leftovers::Kill;
         let looks_first = run.tree.looks_before_waiting();
         let mut left = empties && looks_first && run.tree.kill(cgroups, First::Unwaited, known);
@@ -407,11 +349,13 @@ impl Runs {
 
     /// When to look again at what is being killed.
     pub(crate) fn next_look(&self) -> Option<Instant> {
-        self.look.into_iter().chain(self.commands.next_look()).min()
+        let looks = [self.look, self.commands.next_look(), self.starting.next_look()];
+        looks.into_iter().flatten().min()
     }
 
     /// Looks at what is being killed: at what dead runs left always, at others when it is time.
     pub(crate) fn look(&mut self, now: Instant, daemon: Option<Pid>) -> Vec<Event> {
+        self.look_at_remains(now, daemon);
         let mut events = self.look_at_commands(now, daemon);
         let mut empty = Vec::new();
         self.look = None;
@@ -421,8 +365,8 @@ impl Runs {
             let first = if run.end.is_none() { First::Lives(&run.child) } else { First::Gone };
             let due = ending.look <= now;
             if run.end.is_some() || due {
-                let names = &self.names;
-                let known = |pid| is_known(names, daemon, pid);
+                let (names, spawners) = (&self.names, &self.spawners);
+                let known = |pid| is_known(names, spawners, daemon, pid);
                 let left = run.tree.kill(self.cgroups.as_ref(), first, known)
                     || self.commands.concern(agent);
                 if run.end.is_some() && !left {
@@ -462,6 +406,7 @@ impl Runs {
     pub(crate) fn put_away(&self, agent: &Name) {
         if let (Some(cgroups), Some(group)) = (&self.cgroups, self.groups.get(agent))
             && !self.live.contains_key(agent)
+            && !self.starting.concern(agent)
         {
             cgroups.put_away(group);
         }
@@ -469,7 +414,9 @@ impl Runs {
 
     /// Whether an agent has a run, or a report that nobody has acknowledged.
     pub(crate) fn concern(&self, agent: &Name) -> bool {
-        self.live.contains_key(agent) || self.reports.iter().any(|it| it.key.agent == *agent)
+        self.live.contains_key(agent)
+            || self.starting.concern(agent)
+            || self.reports.iter().any(|it| it.key.agent == *agent)
     }
 
     /// Forgets an agent that they do not concern any more. Earlier that would be too early: the number of
@@ -484,7 +431,7 @@ impl Runs {
     }
 
     pub(crate) fn all_gone(&self) -> bool {
-        self.live.is_empty() && self.commands.is_empty()
+        self.live.is_empty() && self.starting.is_empty() && self.commands.is_empty()
     }
 
     pub(crate) fn remove_cgroups(&self) {
@@ -494,7 +441,12 @@ impl Runs {
     }
 }
 
-/// Whether a child of the keeper is a run's first process or the daemon, and so nobody's orphan.
-fn is_known(names: &HashMap<Pid, Name>, daemon: Option<Pid>, pid: Pid) -> bool {
-    names.contains_key(&pid) || daemon == Some(pid)
+/// Whether a child of the keeper is a run's first process, the daemon or a spawner, and not an orphan.
+fn is_known(
+    names: &HashMap<Pid, Name>,
+    spawners: &Spawners,
+    daemon: Option<Pid>,
+    pid: Pid,
+) -> bool {
+    names.contains_key(&pid) || daemon == Some(pid) || spawners.has(pid)
 }

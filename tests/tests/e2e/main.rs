@@ -19,6 +19,7 @@ mod heads;
 mod history;
 mod hostile_output;
 mod hostile_terminal;
+mod hung_start;
 mod import;
 mod impostor;
 mod isolation;

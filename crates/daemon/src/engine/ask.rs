@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 
 use super::Engine;
 use super::commands::CommandAsk;
+use super::preparing::Prepared;
 use super::reload::is_same;
 use crate::coroner::{Examined, Said};
 use crate::doors::Onlooker;
@@ -125,6 +126,15 @@ pub(crate) enum Ask {
     Flushed,
     /// Something has happened that is to be in the history, and about no agent.
     Say(&'static str, Vec<(&'static str, Value)>),
+    /// A worker has gathered what a start needs of the agent's paths.
+    Prepared(Box<Prepared>),
+    /// A run has not started, for a reason that may go away.
+    NotStarted {
+        /// Which.
+        key: RunKey,
+        /// Why.
+        why: String,
+    },
     /// A run cannot be spawned as declared.
     Unspawnable {
         /// Which.
@@ -191,7 +201,7 @@ impl Engine {
             Ask::Capabilities(name, change, tokens, answer) => {
                 self.change_capabilities(&name, change, &tokens, answer);
             }
-            Ask::Caps(name, answer) => drop(answer.send(self.caps(&name))),
+            Ask::Caps(name, answer) => self.caps(&name, answer),
             Ask::Signal(name, signal, answer) => drop(answer.send(self.signal(&name, signal))),
             Ask::CloseAll(answer) => {
                 self.withdrawn = self.projects.keys().cloned().collect();
@@ -218,6 +228,8 @@ impl Engine {
             Ask::Stored(ticket) => self.stored(ticket),
             Ask::Flushed => self.journal.forget(),
             Ask::Say(kind, body) => self.tell(kind, None, body),
+            Ask::Prepared(prepared) => self.prepared(*prepared),
+            Ask::NotStarted { key, why } => self.not_started(&key, &why),
             Ask::Unspawnable { key, why } => self.unspawnable(&key, why),
         }
     }
@@ -292,6 +304,8 @@ impl Engine {
             | Ask::Stored(_)
             | Ask::Flushed
             | Ask::Say(..)
+            | Ask::Prepared(_)
+            | Ask::NotStarted { .. }
             | Ask::Unspawnable { .. } => {}
         }
         self.rise();

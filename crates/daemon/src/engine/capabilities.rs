@@ -4,6 +4,8 @@
 //! changed around a run that is in it. Until then the change is pending, and is shown as that.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::mpsc;
+use std::time::Duration;
 
 use defib_config::config::{Isolation, Probe, ProbeTarget};
 use defib_core::{Capability, Name, RunId};
@@ -18,6 +20,7 @@ use super::Engine;
 use super::ask::{Answer, Failed};
 use crate::intents::in_effect_unstored;
 use crate::old_keeper::{NO_NAMESPACES, OLD_NAMESPACES, OLD_SANDBOX, REPLACE_KEEPER};
+use crate::places::AgentFile;
 use crate::recipe::{Project, RunFacts, argv};
 use crate::sandbox::{self, Confined, Situation, report};
 use crate::wire::{CapabilityChange, Caps, ErrorCode, ErrorDetail};
@@ -26,6 +29,9 @@ use crate::wire::{CapabilityChange, Caps, ErrorCode, ErrorDetail};
 const CONFINING_KEEPER: u32 = 3;
 /// What the keys begin with under which changes are on disk.
 const CHANGES: &str = "capabilities/";
+
+/// How long an operator waits for a look at the paths that tokens name.
+const LONGEST_LOOK: Duration = Duration::from_secs(2);
 
 /// What is known of what agents may do.
 #[derive(Debug, Default)]
@@ -69,6 +75,21 @@ impl Capabilities {
             in_force: in_force.collect(),
             said: BTreeMap::new(),
         }
+    }
+}
+
+/// Where a run finds itself, before the agent's paths have been looked at.
+pub(super) struct Unlooked {
+    situation: Situation,
+    heartbeat: Option<AgentFile>,
+}
+
+impl Unlooked {
+    /// Looks at the heartbeat file. Whatever the agent has put in its place, such as a symlink, is not
+    /// granted. This can block.
+    pub(super) fn looked_at(self) -> Situation {
+        let heartbeat = self.heartbeat.filter(AgentFile::may_be_granted);
+        Situation { heartbeat: heartbeat.map(|file| file.path), ..self.situation }
     }
 }
 
@@ -120,20 +141,17 @@ impl Engine {
         self.capabilities.in_force.get(name).filter(|now| now.run == live)
     }
 
-    /// What a run is confined to, noted as what is in force. Nothing: it is not confined.
+    /// Notes the tokens that a run has as those in force, and gives the profile that the keeper enforces.
+    /// `None`: the run is not confined.
     ///
     /// # Errors
-    /// With what is to be done, where the keeper cannot confine it.
-    pub(super) fn confine(
+    /// With what is to be done, if the keeper cannot confine it.
+    pub(super) fn enforce(
         &mut self,
         key: &RunKey,
-        order: &SpawnOrder,
-        meter: Option<u16>,
+        tokens: Option<Vec<Capability>>,
+        confined: Option<Confined>,
     ) -> Result<Option<Box<Profile>>, String> {
-        let tokens = self.capabilities_of(&key.agent);
-        let confined = tokens.as_deref().and_then(|tokens| {
-            sandbox::confine(tokens, order, &self.situation(&key.agent, order, meter)?)
-        });
         if confined.is_some() && self.liveness.keeper_version < CONFINING_KEEPER {
             return Err("it has capabilities, and the keeper that runs is too old to confine it; \
                         `defib down --all`, then `defib up`"
@@ -172,27 +190,27 @@ impl Engine {
         (!support().namespaces).then(|| NO_NAMESPACES.to_owned())
     }
 
-    /// Where a run finds itself.
-    fn situation(&self, name: &Name, order: &SpawnOrder, meter: Option<u16>) -> Option<Situation> {
+    /// Where a run finds itself. The agent's paths are not looked at.
+    pub(super) fn situation(
+        &self,
+        name: &Name,
+        order: &SpawnOrder,
+        meter: Option<u16>,
+    ) -> Option<Unlooked> {
         let (project, agent) = self.recipe(name)?;
-        Some(Situation {
+        let heartbeat = agent.heartbeat_file.is_some();
+        let heartbeat = heartbeat.then(|| project.heartbeat_file(&self.home, agent));
+        let situation = Situation {
             cwd: order.cwd.clone().into(),
             state: Project::state_folder(&self.home, agent),
             probe: agent.probe.as_ref().and_then(|probe| probe_program(probe)),
-            // The default file is in the state folder. Whatever the agent has put in the place of another
-            // one, such as a symlink, is not granted.
-            heartbeat: agent
-                .heartbeat_file
-                .is_some()
-                .then(|| {
-                    let file = project.heartbeat_file(&self.home, agent);
-                    file.may_be_granted().then_some(file.path)
-                })
-                .flatten(),
+            // The default file is in the state folder.
+            heartbeat: None,
             meter,
             home: self.home.clone(),
             isolation: self.isolation_of(name),
-        })
+        };
+        Some(Unlooked { situation, heartbeat })
     }
 
     /// Says which tokens lead nowhere, unless that was said before.
@@ -220,9 +238,14 @@ impl Engine {
             Err(failed) => drop(answer.send(Err(failed))),
             Ok((name, intent)) => {
                 let caps = self.caps_of(&name);
-                self.intents.store(vec![intent], move |stored| {
-                    let unstored = |why| in_effect_unstored("the change of capabilities", &why);
-                    drop(answer.send(stored.map(|()| caps).map_err(unstored)));
+                let warnings = self.warnings_of(&name);
+                let runtime = self.liveness.runtime.clone();
+                self.intents.store(vec![intent], move |stored| match stored {
+                    Ok(()) => warnings.complete(&runtime, caps, answer),
+                    Err(why) => {
+                        let unstored = in_effect_unstored("the change of capabilities", &why);
+                        drop(answer.send(Err(unstored)));
+                    }
                 });
             }
         }
@@ -286,9 +309,12 @@ impl Engine {
     }
 
     /// What an agent may do, now and next, and what of that is enforced here.
-    pub(super) fn caps(&self, name: &str) -> Result<Caps, Failed> {
-        let agent = self.find(name)?;
-        Ok(self.caps_of(self.supervisor.name(agent)))
+    pub(super) fn caps(&self, name: &str, answer: Answer<Caps>) {
+        let name = match self.find(name) {
+            Ok(agent) => self.supervisor.name(agent).clone(),
+            Err(failed) => return drop(answer.send(Err(failed))),
+        };
+        self.warnings_of(&name).complete(&self.liveness.runtime, self.caps_of(&name), answer);
     }
 
     fn caps_of(&self, name: &Name) -> Caps {
@@ -298,7 +324,7 @@ impl Engine {
         let granted =
             |token: &Capability| changes.is_some_and(|changes| changes.granted.contains(token));
         let revoked = changes.map(|changes| changes.revoked.iter().map(ToString::to_string));
-        let mut warnings = self.warnings_of(name, next.as_deref());
+        let mut warnings = Vec::new();
         if next.as_ref().is_some_and(|next| !next.contains(&Capability::Privileged)) {
             warnings.extend(self.cannot_isolate(name));
             if self.liveness.keeper_version < ISOLATING_VERSION {
@@ -321,17 +347,27 @@ impl Engine {
         }
     }
 
-    /// Which tokens would lead nowhere now.
-    fn warnings_of(&self, name: &Name, next: Option<&[Capability]>) -> Vec<String> {
+    /// Which tokens would lead nowhere now. A worker looks.
+    fn warnings_of(&self, name: &Name) -> Warnings {
+        let (answer, warnings) = mpsc::sync_channel(1);
         let recipe = self.recipe(name);
+        let file = self.known_env_text(name).cloned().unwrap_or_else(|| Ok(String::new()));
+        let facts = RunFacts::default();
         let order = recipe.and_then(|(project, agent)| {
-            project.order(&self.home, agent, RunId(0), &RunFacts::default()).ok()
+            project.order(&self.home, agent, RunId(0), &facts, Some(&file)).ok()
         });
-        let confined = order.as_ref().zip(next).and_then(|(order, next)| {
-            sandbox::confine(next, order, &self.situation(name, order, None)?)
+        let (Some(order), Some(next)) = (order, self.capabilities_of(name)) else {
+            return Warnings(warnings);
+        };
+        let situation = self.situation(name, &order, None);
+        self.preparing.workers.run(name, move || {
+            let confined = situation
+                .and_then(|situation| sandbox::confine(&next, &order, &situation.looked_at()));
+            let warnings = confined.map(|confined| confined.warnings).unwrap_or_default();
+            let text = |(token, why)| format!("{token}: {why}");
+            drop(answer.try_send(warnings.into_iter().map(text).collect()));
         });
-        let warnings = confined.map(|confined| confined.warnings).unwrap_or_default();
-        warnings.into_iter().map(|(token, why)| format!("{token}: {why}")).collect()
+        Warnings(warnings)
     }
 
     /// The agent's runs are over for good.
@@ -364,6 +400,30 @@ impl Engine {
         if self.capabilities.changes.remove(of).is_some() {
             let key = format!("{CHANGES}{}/{}", of.0, of.1);
             self.history.store_later([Intent::Drop { key }]);
+        }
+    }
+}
+
+/// Warnings that a worker looks for.
+struct Warnings(mpsc::Receiver<Vec<String>>);
+
+impl Warnings {
+    /// Answers with them as soon as they are there, without keeping the caller.
+    fn complete(self, runtime: &tokio::runtime::Handle, mut caps: Caps, answer: Answer<Caps>) {
+        runtime.spawn_blocking(move || {
+            caps.warnings.splice(0..0, self.await_all());
+            drop(answer.send(Ok(caps)));
+        });
+    }
+
+    /// Waits for them, but not for a file system that does not answer.
+    fn await_all(&self) -> Vec<String> {
+        match self.0.recv_timeout(LONGEST_LOOK) {
+            Ok(warnings) => warnings,
+            Err(mpsc::RecvTimeoutError::Disconnected) => Vec::new(),
+            Err(mpsc::RecvTimeoutError::Timeout) => {
+                vec!["the paths of its tokens: the file system does not answer".to_owned()]
+            }
         }
     }
 }

@@ -9,7 +9,7 @@ use defib_core::{Ask as Manner, Class, Effect, Goal, Name, Outbox, RunId, Signal
 use defib_history::{Event, Intent, PostMortem, Redactor, Stamp, Usage};
 use defib_host::Flushed;
 use defib_host::clock::now;
-use defib_host::protocol::{ISOLATING_VERSION, Request, RunKey};
+use defib_host::protocol::{Request, RunKey};
 use serde_json::{Map, Value};
 
 use super::ask::Ask;
@@ -259,6 +259,9 @@ impl Engine {
             }
             Effect::Signal { agent, run, ask } => {
                 let key = RunKey { agent: self.supervisor.name(agent).clone(), run };
+                if self.cancel_start(&key) {
+                    return;
+                }
                 let signal = self.stop_signal_of(&key.agent);
                 self.send(&match ask {
                     Manner::Stop => Request::Signal { key, signal },
@@ -278,6 +281,7 @@ impl Engine {
                 self.secrets.remove(&name);
                 self.forget_own(&name);
                 self.forget_capabilities(&name);
+                self.forget_preparing(&name);
                 self.forget_liveness(&name);
                 self.forget_with_keeper(&name);
                 self.scribe.forget(name);
@@ -286,32 +290,37 @@ impl Engine {
     }
 
     fn spawn(&mut self, name: &Name, run: RunId, fresh: bool) {
+        if !self.prepare(name, run, fresh) {
+            self.spawn_prepared(name, run, fresh);
+        }
+    }
+
+    /// Orders a run whose files have been looked at.
+    pub(super) fn spawn_prepared(&mut self, name: &Name, run: RunId, fresh: bool) {
         self.learn_secrets(name);
         let mut facts = self.facts(name);
         facts.session = self.session_for(name, run, fresh);
         facts.token = self.token_for(name, run);
         facts.notify = self.notify_socket(name);
         let recipe = self.recipe(name);
-        let order = recipe.map(|(project, agent)| project.order(&self.home, agent, run, &facts));
+        let file = self.known_env_text(name);
+        let order =
+            recipe.map(|(project, agent)| project.order(&self.home, agent, run, &facts, file));
         let key = RunKey { agent: name.clone(), run };
         match order {
             Some(Ok(mut order)) => {
                 let meter = self.admit(&key, &mut order.env);
                 let owner = self.recipe(name).and_then(|(_, agent)| owner_of(agent));
                 self.states.make(name, owner);
-                self.prepare_heartbeat(name);
-                match self.confine(&key, &order, meter) {
-                    Ok(None) => self.send(&Request::Spawn(Box::new(order))),
-                    Ok(Some(profile)) => {
-                        let is_old = self.liveness.keeper_version < ISOLATING_VERSION;
-                        let order = Box::new(order);
-                        self.send(&if is_old {
-                            Request::SpawnConfined(order, profile)
-                        } else {
-                            Request::SpawnIsolated(order, profile)
-                        });
+                let order = Box::new(order);
+                match self.capabilities_of(name) {
+                    Some(tokens) => {
+                        self.prepare_confinement(&key, fresh, (order, tokens), meter);
                     }
-                    Err(why) => self.handle.tell(Ask::Unspawnable { key, why }),
+                    None => match self.enforce(&key, None, None) {
+                        Ok(_) => self.send(&Request::Spawn(order)),
+                        Err(why) => self.handle.tell(Ask::Unspawnable { key, why }),
+                    },
                 }
             }
             Some(Err(why)) => {

@@ -19,6 +19,7 @@ mod meanwhile;
 mod money;
 mod names;
 mod own;
+mod preparing;
 mod recovery;
 mod reload;
 mod secrets;
@@ -35,6 +36,7 @@ use capabilities::Capabilities;
 use death::Dying;
 use inheritance::CLOSING;
 use money::Money;
+use preparing::took_too_long;
 use secrets::Secrets;
 use session::Sessions;
 use states::States;
@@ -248,6 +250,7 @@ pub(crate) struct Engine {
     liveness: Liveness,
     capabilities: Capabilities,
     commands: commands::Commands,
+    preparing: preparing::Preparing,
     seq: u64,
     /// The event number as of which lives are stored, or are about to be.
     marked: u64,
@@ -312,6 +315,7 @@ impl Engine {
                 self.hear_troubles();
             }
             self.give_up_on_tails();
+            self.give_up_preparing();
             self.look_around();
             self.handle(Input::Tick);
             if self.leave {
@@ -353,8 +357,8 @@ impl Engine {
         let tails = self.dying.iter().map(|dying| dying.give_up);
         let dawn = self.dawn.as_ref().map(|dawn| dawn.until);
         let looks = self.next_look(now());
-        let deadline = self.supervisor.next_deadline();
-        let _ = self.timer.set(tails.chain(dawn).chain(looks).chain(deadline).min());
+        let deadlines = self.supervisor.next_deadline().into_iter().chain(self.next_preparation());
+        let _ = self.timer.set(tails.chain(dawn).chain(looks).chain(deadlines).min());
     }
 
     /// Hands an input to the core and deals with what comes out.
@@ -386,7 +390,11 @@ impl Engine {
                 let error = std::io::Error::from_raw_os_error(errno);
                 let usable =
                     !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied);
-                let evidence = format!("{}: {error}", stage_word(stage));
+                let evidence = if error.kind() == ErrorKind::TimedOut {
+                    took_too_long(stage_word(stage))
+                } else {
+                    format!("{}: {error}", stage_word(stage))
+                };
                 self.died(&key, Status::NotSpawned { usable }, Some(evidence.into()));
                 self.send(&Request::Acknowledge(key));
             }

@@ -25,8 +25,10 @@ pub(super) struct Secrets {
 impl Engine {
     /// A run of the agent begins, or is taken over: these are the values that it was given.
     pub(super) fn learn_secrets(&mut self, name: &Name) {
+        let file = self.env_text(name);
         let recipe = self.recipe(name);
-        let values = recipe.map(|(project, agent)| project.secrets(agent)).unwrap_or_default();
+        let values = recipe.map(|(project, agent)| project.secrets(agent, file.as_ref()));
+        let values = values.unwrap_or_default();
         if values.is_empty() {
             self.secrets.remove(name);
         } else if self.secrets.get(name).is_none_or(|known| known.values != values) {

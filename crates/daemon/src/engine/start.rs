@@ -178,6 +178,8 @@ impl Engine {
         let activity = Activity::default();
         let watchers = (activity.clone(), money.meters.clone());
         let (scribe, coroner) = assistants(&handle, home.clone(), terminals, watchers)?;
+        let preparing = super::preparing::Preparing::default();
+        let workers = preparing.workers.clone();
         let mut engine = Engine {
             boot: boot_id().unwrap_or_default().into(),
             supervisor: Supervisor::new(settings),
@@ -213,7 +215,8 @@ impl Engine {
             states: States::new(&home),
             capabilities: Capabilities::stored(&intents, heard.under("capabilities/")),
             commands: super::commands::Commands::default(),
-            liveness: Liveness::begin(&home, &handle, runtime, heard.keeper_version)?,
+            preparing,
+            liveness: Liveness::begin(&home, &handle, runtime, heard.keeper_version, workers)?,
             // A number that was stored with lives is never used again, even if the history lost it.
             seq: happened.unwrap_or(0).max(highest_seq).max(last_unwritten).max(marked),
             marked,

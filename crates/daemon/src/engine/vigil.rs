@@ -23,6 +23,7 @@ use super::{Engine, EngineHandle};
 use crate::liveness::{Probed, Shown, Sign, Sockets, Vigil, Watch, Word, watch_probe};
 use crate::places::owner_of;
 use crate::recipe::RunFacts;
+use crate::workers::Workers;
 
 /// The first version of the keeper that gives a notify socket to another user.
 const GIVING_KEEPER: u32 = 7;
@@ -33,7 +34,7 @@ const FORGETTING_KEEPER: u32 = 5;
 pub(super) struct Liveness {
     pub(super) vigil: Vigil,
     /// Where the API's tasks run, and the probes.
-    runtime: tokio::runtime::Handle,
+    pub(super) runtime: tokio::runtime::Handle,
     probes: BTreeMap<Name, (RunId, AbortHandle)>,
     /// The notify sockets that the keeper was asked for.
     pub(super) sockets: Sockets,
@@ -51,12 +52,13 @@ impl Liveness {
         engine: &EngineHandle,
         runtime: tokio::runtime::Handle,
         keeper_version: u32,
+        workers: Workers,
     ) -> io::Result<Liveness> {
         // Where notify sockets are; without it agents have none, and run all the same.
         let _ = std::fs::DirBuilder::new().mode(0o700).create(home.join("n"));
         let waker = engine.clone();
         Ok(Liveness {
-            vigil: Vigil::start(move || waker.wake())?,
+            vigil: Vigil::start(workers, move || waker.wake())?,
             runtime,
             probes: BTreeMap::new(),
             sockets: Sockets::new(home),
@@ -155,21 +157,6 @@ impl Engine {
         });
     }
 
-    /// Makes the folder of a heartbeat file that the config names, before the agent starts.
-    pub(super) fn prepare_heartbeat(&self, name: &Name) {
-        let chosen = self.recipe(name).filter(|(_, agent)| agent.heartbeat_file.is_some());
-        let Some((project, agent)) = chosen else { return };
-        let file = project.heartbeat_file(&self.home, agent);
-        // If either fails, the agent's own attempt shows why.
-        if agent.capabilities.is_some() {
-            // Only a file that is there can be granted. One that is there already is not opened: it is
-            // the agent's, and may be a pipe that nobody reads.
-            let _ = file.make();
-        } else {
-            let _ = file.folder(true);
-        }
-    }
-
     /// What is declared has changed: runs that go on are watched as it says now.
     pub(super) fn attend_anew(&mut self) {
         let pids: Vec<(Name, u32)> =
@@ -213,7 +200,8 @@ impl Engine {
         let starts = id.is_some_and(|id| self.supervisor.sight(id).state == State::Starting);
         let makes_ready = starts && agent.ready == ReadyBy::Probe;
         // As the run has it, without what the run proves itself with: a probe does not speak for it.
-        let order = project.order(&self.home, agent, key.run, &RunFacts::default());
+        let file = self.known_env_text(&key.agent);
+        let order = project.order(&self.home, agent, key.run, &RunFacts::default(), file);
         let env = order.map(|order| order.env).unwrap_or_default();
         let (engine, whose) = (self.handle.clone(), key.clone());
         let runner = move |argv: Vec<String>, timeout| {

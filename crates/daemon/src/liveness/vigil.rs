@@ -24,15 +24,18 @@ use defib_host::{is_of_run, pack};
 use rustix::event::epoll;
 use rustix::time::Timespec;
 
-use super::heartbeat::HeartbeatFiles;
+use super::heartbeat::{HeartbeatFiles, ToWatch, look};
 use super::notify::{Word, words};
 use crate::places::AgentFile;
+use crate::workers::Workers;
 
 /// The shortest time between two looks of the thread, and between two beats of an agent.
 const LOOK_GAP: Duration = Duration::from_millis(20);
 const BEAT_GAP: Duration = Duration::from_millis(100);
 /// The shortest time between two samples for `hang`.
 const SAMPLE_GAP: Duration = Duration::from_millis(250);
+/// How long the engine waits for files that cannot be watched, when a deadline is about to pass.
+const LONGEST_LOOK: Duration = Duration::from_millis(50);
 /// So many datagrams of one agent are read before others have their turn, or its run is over.
 const IN_TURN: usize = 64;
 const AT_THE_END: usize = 4096;
@@ -75,11 +78,12 @@ pub(crate) struct Watch {
 pub(crate) struct Vigil {
     desk: Arc<Mutex<Desk>>,
     wake: Arc<Waker>,
+    workers: Workers,
 }
 
 impl Vigil {
     /// Starts it. `tell` is called on its thread when there are signs to be taken.
-    pub(crate) fn start(tell: impl Fn() + Send + 'static) -> io::Result<Vigil> {
+    pub(crate) fn start(workers: Workers, tell: impl Fn() + Send + 'static) -> io::Result<Vigil> {
         let wake = Arc::new(Waker::new()?);
         let files = HeartbeatFiles::new()?;
         let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
@@ -95,8 +99,9 @@ impl Vigil {
             next_key: 0,
             runs: BTreeMap::new(),
             signs: Vec::new(),
+            lost: false,
         };
-        let vigil = Vigil { desk: Arc::new(Mutex::new(desk)), wake };
+        let vigil = Vigil { desk: Arc::new(Mutex::new(desk)), wake, workers };
         let own = vigil.clone();
         thread::Builder::new().name("vigil".to_owned()).spawn(move || own.watch(&waiting, tell))?;
         Ok(vigil)
@@ -141,19 +146,54 @@ impl Vigil {
 
     /// Looks now, and gives everything that has been seen: a deadline is about to pass.
     pub(crate) fn look_now(&self, now: Mono) -> Vec<Sign> {
+        let unwatched = {
+            let mut desk = self.desk();
+            desk.look(now);
+            let lost = std::mem::take(&mut desk.lost);
+            desk.files.to_look_at(lost)
+        };
+        self.look_at(unwatched, now);
         let mut desk = self.desk();
-        desk.look(now);
-        for name in desk.files.touched_unwatched() {
-            desk.beat(&name, now);
-        }
         desk.hand_on_beats(now, Duration::ZERO);
         std::mem::take(&mut desk.signs)
     }
 
+    /// Has files looked at by workers, and waits for that, but not for a file system that does not answer.
+    fn look_at(&self, files: Vec<(Name, AgentFile)>, now: Mono) {
+        if files.is_empty() {
+            return;
+        }
+        let (send, looks) = std::sync::mpsc::channel();
+        for (agent, file) in files {
+            let (send, name) = (send.clone(), agent.clone());
+            self.workers.run(&agent, move || {
+                let seen = look(&file);
+                drop(send.send((name, file, seen)));
+            });
+        }
+        drop(send);
+        let until = Instant::now() + LONGEST_LOOK;
+        while let Ok((agent, file, seen)) =
+            looks.recv_timeout(until.saturating_duration_since(Instant::now()))
+        {
+            let mut desk = self.desk();
+            if desk.files.looked(&agent, &file, seen) {
+                desk.beat(&agent, now);
+            }
+        }
+    }
+
     /// Watches a run from now on, or anew if something about it has changed.
     pub(crate) fn attend(&self, watch: Watch) {
-        let has_hang = watch.hang.is_some();
-        self.desk().attend(watch);
+        let (has_hang, agent) = (watch.hang.is_some(), watch.key.agent.clone());
+        let to_watch = self.desk().attend(watch);
+        if let Some(to_watch) = to_watch {
+            let (vigil, name) = (self.clone(), agent.clone());
+            self.workers.run(&agent, move || {
+                let begun = to_watch.begin();
+                vigil.desk().files.begun(&name, &to_watch.file, &begun);
+            });
+        }
         if has_hang {
             // The thread does not know yet when to look.
             self.wake.wake();
@@ -218,18 +258,24 @@ struct Desk {
     next_key: u64,
     runs: BTreeMap<Name, Attended>,
     signs: Vec<Sign>,
+    /// Whether the kernel has lost touches of files.
+    lost: bool,
 }
 
 impl Desk {
-    fn attend(&mut self, watch: Watch) {
+    /// Gives what a worker has to do.
+    fn attend(&mut self, watch: Watch) -> Option<ToWatch> {
         let name = watch.key.agent.clone();
-        match &watch.file {
+        let to_watch = match &watch.file {
             Some(file) => self.files.watch(&name, file),
-            None => self.files.forget(&name),
-        }
+            None => {
+                self.files.forget(&name);
+                None
+            }
+        };
         if let Some(run) = self.runs.get_mut(&name).filter(|run| run.watch.key == watch.key) {
             run.watch = watch;
-            return;
+            return to_watch;
         }
         self.stop_hearing(&name);
         let key = self.sockets.get(&name).and_then(|socket| {
@@ -244,6 +290,7 @@ impl Desk {
         }
         let run = Attended { watch, key, last_beat: None, held_back: false, sampled: None };
         self.runs.insert(name, run);
+        to_watch
     }
 
     fn stop_hearing(&mut self, agent: &Name) {
@@ -278,7 +325,9 @@ impl Desk {
             match event.data.u64() {
                 WAKE => {}
                 FILES => {
-                    for name in self.files.touched() {
+                    let (touched, lost) = self.files.touched();
+                    self.lost |= lost;
+                    for name in touched {
                         self.beat(&name, now);
                     }
                 }

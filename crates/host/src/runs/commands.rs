@@ -9,29 +9,32 @@
 //! its deadline passes, every process that it started is killed.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::os::fd::{AsFd, OwnedFd};
+use std::ffi::CString;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use defib_core::Name;
 use rustix::io::Errno;
-use rustix::process::{Gid, Pid, Uid};
+use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 
-use super::{Ending, Event, LONGEST_LOOK, Runs, STUCK, is_known};
-use crate::child::{Child, Fault, Identity, Launcher, Plan};
-use crate::descent::{Descent, HOME_KEY, RUN_KEY, command_mark, mark_below};
-use crate::launch::plan_run;
+use super::starting::{Remains, spawn_deadline};
+use super::{Ending, Event, LONGEST_LOOK, Runs, STUCK, Settled, is_known};
+use crate::child::{Child, Fault, Identity, Plan};
+use crate::descent::{Descent, command_mark, mark_below};
 use crate::protocol::{
     CommandEnd, CommandOrder, How, Leftovers, Profile, RunKey, SpawnOrder, Stage,
 };
-use crate::sandbox::namespaces;
-use crate::standing::Standing;
+use crate::spawner::{Job, Spawned};
 use crate::tree::{First, Tree};
 use crate::wait::Waited;
 
 /// How a run was spawned, as far as its commands need it. Packed, because there may be thousands of runs.
-pub(super) struct Manner(Box<[u8]>);
+/// The spawner packs it. The default is that of a run that ended before the spawner answered: it cannot be
+/// unpacked, so no command runs.
+#[derive(Default, Serialize, Deserialize)]
+pub(crate) struct Manner(Box<[u8]>);
 
 #[derive(Serialize, Deserialize)]
 struct Remembered {
@@ -45,7 +48,7 @@ struct Remembered {
 }
 
 impl Manner {
-    pub(super) fn of(order: &SpawnOrder, plan: &Plan, profile: Option<&Profile>) -> Manner {
+    pub(crate) fn of(order: &SpawnOrder, plan: &Plan, profile: Option<&Profile>) -> Manner {
         let numbers = |identity: &Identity| {
             let groups = identity.groups.iter().map(|group| group.as_raw()).collect();
             (identity.user.as_raw(), identity.group.as_raw(), groups)
@@ -67,17 +70,6 @@ impl Manner {
     }
 }
 
-impl Remembered {
-    fn identity(&self) -> Option<Identity> {
-        let (user, group, groups) = self.identity.as_ref()?;
-        Some(Identity {
-            user: Uid::from_raw(*user),
-            group: Gid::from_raw(*group),
-            groups: groups.iter().map(|group| Gid::from_raw(*group)).collect(),
-        })
-    }
-}
-
 /// The commands of all runs.
 #[derive(Default)]
 pub(super) struct Commands {
@@ -86,6 +78,21 @@ pub(super) struct Commands {
     pids: HashMap<Pid, Name>,
     /// When to look at which agent's command: at its deadline, or again after it was killed.
     due: BTreeSet<(Instant, Name)>,
+    /// Ends that the daemon has not been told of.
+    untold: Vec<Event>,
+}
+
+/// A command that a spawner starts.
+pub(super) struct Start {
+    key: RunKey,
+    number: u64,
+    /// The spawner's job.
+    job: u64,
+    /// The command's deadline.
+    due: Instant,
+    /// The command's own cgroup.
+    group: Option<Arc<str>>,
+    mark: String,
 }
 
 struct Command {
@@ -126,7 +133,8 @@ impl Commands {
     }
 
     pub(super) fn next_look(&self) -> Option<Instant> {
-        self.due.first().map(|(due, _)| *due)
+        let untold = (!self.untold.is_empty()).then(Instant::now);
+        untold.or_else(|| self.due.first().map(|(due, _)| *due))
     }
 
     pub(super) fn has_process(&self, pid: Pid) -> bool {
@@ -142,19 +150,16 @@ impl Commands {
 }
 
 impl Runs {
-    /// Spawns a command in the manner of its run.
-    pub(crate) fn run_command(
-        &mut self,
-        order: CommandOrder,
-        launcher: &mut Launcher,
-        standing: &Standing,
-    ) -> Result<(), Fault> {
+    /// Has a command started in the manner of its run.
+    pub(crate) fn run_command(&mut self, order: CommandOrder) -> Result<(), Fault> {
         let refused = |errno| Fault { stage: Stage::Process, errno };
         let CommandOrder { key, number, argv, env, timeout_ms } = order;
-        if self.commands.of.contains_key(&key.agent) {
+        let agent = key.agent.clone();
+        let is_there = self.commands.of.contains_key(&agent);
+        if is_there || self.starting.commands.contains_key(&agent) {
             return Err(refused(Errno::BUSY));
         }
-        let run = self.live.get(&key.agent).filter(|run| run.key == key);
+        let run = self.live.get(&agent).filter(|run| run.key == key);
         let run = run.filter(|run| run.end.is_none() && run.ending.is_none());
         let run = run.ok_or(refused(Errno::SRCH))?;
         let manner = run.manner.remembered().ok_or(refused(Errno::INVAL))?;
@@ -163,14 +168,14 @@ impl Runs {
             Tree::Cgroup { name, .. } => Some(self.enter_command_group(name, &manner)?),
             Tree::Walked(_) => None,
         };
+        let (group, folder) = group.unzip();
+        let group = group.flatten();
         let cookie = &self.marks.cookie;
-        let mark = format!("{}{number}/{cookie}", command_mark(&key.agent, key.run));
-        let both = format!("{}/{}/{cookie},{mark}", key.agent, key.run);
+        let mark = format!("{}{number}/{cookie}", command_mark(&agent, key.run));
+        let both = format!("{agent}/{}/{cookie},{mark}", key.run);
         let run_key = mark_below(self.marks.run_above.clone(), &both);
-        let marks = [(RUN_KEY, run_key.as_str()), (HOME_KEY, self.marks.home.as_str())];
-        let identity = manner.identity();
         let order = SpawnOrder {
-            key,
+            key: key.clone(),
             argv,
             env,
             cwd: manner.cwd,
@@ -181,55 +186,84 @@ impl Runs {
             rlimits: manner.rlimits,
             memory: None,
         };
-        let mut plan = plan_run(&order, &marks, standing)?;
-        plan.identity = identity;
-        plan.door = door;
-        let mut ruleset = None;
-        if let Some(profile) = &manner.profile {
-            if profile.isolation.is_namespaces() {
-                ruleset = Some(namespaces::wrap(&mut plan, &order, &marks, profile)?);
-            } else {
-                let confinement = self.sandbox.confine(profile, None);
-                let (confinement, rules) = confinement.map_err(Fault::at(Stage::Sandbox))?;
-                plan.confinement = Some(confinement);
-                ruleset = rules;
-            }
-        }
         // Nothing is handed over as output, so the command's output goes to /dev/null.
-        let handed = [None, ruleset.as_ref().map(AsFd::as_fd)];
-        let folder = group.as_ref().map(|(_, folder)| folder.as_fd());
-        let spawned = launcher.launch(&plan, handed, folder);
-        let own = group.and_then(|(own, _)| own);
-        let child = match spawned {
-            Ok(child) => child,
-            Err(fault) => {
-                if let (Some(cgroups), Some(own)) = (&self.cgroups, &own) {
+        let job = Job {
+            order,
+            profile: manner.profile.map(Box::new),
+            marks: (run_key, self.marks.home.clone()),
+            identity: manner.identity,
+            door: door.map(CString::into_bytes),
+            has_output: false,
+            has_group: folder.is_some(),
+            may_leave_group: false,
+        };
+        let timeout = Duration::from_millis(timeout_ms);
+        let descriptors = folder.into_iter().collect();
+        let job = self.spawners.submit(Box::new(job), descriptors, spawn_deadline().min(timeout));
+        let due = Instant::now() + timeout;
+        let start = Start { key, number, job, due, group, mark };
+        self.starting.commands.insert(agent, Box::new(start));
+        Ok(())
+    }
+
+    fn take_start(&mut self, job: u64) -> Option<Start> {
+        let starts = self.starting.commands.iter();
+        let agent =
+            starts.filter(|(_, start)| start.job == job).map(|(name, _)| name.clone()).next();
+        self.starting.commands.remove(&agent?).map(|start| *start)
+    }
+
+    /// What came of the start of a command. An event, if there is no command.
+    pub(super) fn settle_command(
+        &mut self,
+        job: u64,
+        result: Result<Spawned, Fault>,
+    ) -> Option<Option<Event>> {
+        let Start { key, number, due, group, mark, .. } = self.take_start(job)?;
+        let held = result.and_then(|spawned| Ok((self.hold(spawned.pid)?, spawned.in_group)));
+        let (child, in_group) = match held {
+            Ok(held) => held,
+            Err(Fault { stage, errno }) => {
+                if let (Some(cgroups), Some(own)) = (&self.cgroups, &group) {
                     cgroups.discard(own);
                 }
-                return Err(fault);
+                let end = CommandEnd::NotSpawned { errno: errno.raw_os_error(), stage };
+                return Some(Some(Event::CommandEnded(key, number, end)));
             }
         };
-        let tree = match own.filter(|_| launcher.knows_cgroups()) {
+        let tree = match group.filter(|_| in_group) {
             Some(name) => Tree::Cgroup { name, oom_before: 0, killed: 0 },
             None => Tree::Walked(Box::new(Descent::new(child.pid, mark))),
         };
-        let agent = order.key.agent.clone();
-        let due = Instant::now() + Duration::from_millis(timeout_ms);
+        let agent = key.agent.clone();
         self.names.insert(child.pid, agent.clone());
         self.commands.pids.insert(child.pid, agent.clone());
         self.commands.due.insert((due, agent.clone()));
-        let command = Command {
-            key: order.key,
-            number,
-            child,
-            tree,
-            due,
-            timed_out: false,
-            how: None,
-            ending: None,
-        };
+        let (timed_out, how, ending) = (false, None, None);
+        let command = Command { key, number, child, tree, due, timed_out, how, ending };
         self.commands.of.insert(agent, Box::new(command));
-        Ok(())
+        Some(None)
+    }
+
+    /// The start of a command was given up. `begun` says whether a spawner had begun it.
+    pub(super) fn give_up_command(
+        &mut self,
+        job: u64,
+        fault: Fault,
+        begun: bool,
+    ) -> Option<Option<Event>> {
+        let Start { key, number, due, group, mark, .. } = self.take_start(job)?;
+        if begun {
+            let agent = key.agent.clone();
+            let remains = Remains { agent, group, mark, _bound: None, tree: None, look: None };
+            self.starting.leave(job, remains);
+        }
+        let end = match fault {
+            Fault { errno: Errno::TIMEDOUT, .. } if due <= Instant::now() => CommandEnd::TimedOut,
+            Fault { errno: Errno::CANCELED, .. } => CommandEnd::Ended(How::Signaled(libc::SIGKILL)),
+            Fault { errno, stage } => CommandEnd::NotSpawned { errno: errno.raw_os_error(), stage },
+        };
+        Some(Some(Event::CommandEnded(key, number, end)))
     }
 
     /// A cgroup beside the run's own, with the same limits. It is not below the run's own, because the CPU
@@ -256,12 +290,20 @@ impl Runs {
         Ok((None, folder))
     }
 
-    /// Kills the command of an agent, if it has one. Returns whether something of it is still there.
+    /// Kills the command of an agent, if it has one. Returns whether something of it is still there. A
+    /// command that has not started never does, so nothing of it counts.
     pub(super) fn end_command(&mut self, agent: &Name, daemon: Option<Pid>) -> bool {
+        if let Some(job) = self.starting.commands.get(agent).map(|start| start.job)
+            && let Some(Settled::Command(Some(event))) = self.give_up(job, Errno::CANCELED)
+        {
+            self.commands.untold.push(event);
+        }
         let Some(command) = self.commands.of.get_mut(agent) else { return false };
-        let names = &self.names;
+        let (names, spawners) = (&self.names, &self.spawners);
         let first = if command.how.is_none() { First::Lives(&command.child) } else { First::Gone };
-        command.tree.kill(self.cgroups.as_ref(), first, |pid| is_known(names, daemon, pid));
+        command
+            .tree
+            .kill(self.cgroups.as_ref(), first, |pid| is_known(names, spawners, daemon, pid));
         if command.ending.is_none() {
             let ending = Ending::begin();
             let look = ending.look;
@@ -274,15 +316,18 @@ impl Runs {
     /// Kills this command, if it is still the run's.
     pub(crate) fn cancel_command(&mut self, key: &RunKey, number: u64, daemon: Option<Pid>) {
         let is_it = |command: &Command| command.key == *key && command.number == number;
-        if self.commands.of.get(&key.agent).is_some_and(|command| is_it(command)) {
+        let starts = |start: &Start| start.key == *key && start.number == number;
+        if self.commands.of.get(&key.agent).is_some_and(|command| is_it(command))
+            || self.starting.commands.get(&key.agent).is_some_and(|start| starts(start))
+        {
             self.end_command(&key.agent, daemon);
         }
     }
 
     /// Kills all commands.
     pub(crate) fn cancel_commands(&mut self, daemon: Option<Pid>) {
-        let agents: Vec<Name> = self.commands.of.keys().cloned().collect();
-        for agent in agents {
+        let agents = self.commands.of.keys().chain(self.starting.commands.keys());
+        for agent in agents.cloned().collect::<Vec<Name>>() {
             self.end_command(&agent, daemon);
         }
     }
@@ -296,8 +341,8 @@ impl Runs {
     ) -> Option<Event> {
         let agent = self.commands.pids.get(&pid)?.clone();
         let command = self.commands.of.get_mut(&agent)?;
-        let (names, cgroups) = (&self.names, self.cgroups.as_ref());
-        let known = |other| is_known(names, daemon, other);
+        let (names, spawners, cgroups) = (&self.names, &self.spawners, self.cgroups.as_ref());
+        let known = |other| is_known(names, spawners, daemon, other);
         if command.tree.looks_before_waiting() {
             command.tree.kill(cgroups, First::Unwaited, known);
         }
@@ -330,15 +375,15 @@ impl Runs {
 
     /// Looks at the commands whose deadline has passed, and at those that are being killed.
     pub(super) fn look_at_commands(&mut self, now: Instant, daemon: Option<Pid>) -> Vec<Event> {
-        let mut events = Vec::new();
+        let mut events = std::mem::take(&mut self.commands.untold);
         while let Some((_, agent)) = self.commands.due.first().filter(|(due, _)| *due <= now) {
             let agent = agent.clone();
             let Some(command) = self.commands.of.get_mut(&agent) else {
                 self.commands.due.pop_first();
                 continue;
             };
-            let names = &self.names;
-            let known = |pid| is_known(names, daemon, pid);
+            let (names, spawners) = (&self.names, &self.spawners);
+            let known = |pid| is_known(names, spawners, daemon, pid);
             let first =
                 if command.how.is_none() { First::Lives(&command.child) } else { First::Gone };
             let left = command.tree.kill(self.cgroups.as_ref(), first, known);

@@ -15,6 +15,12 @@ fn open_files(keeper: &Keeper) -> Option<usize> {
     files.ok().map(Iterator::count)
 }
 
+/// A spawner is a process of the keeper's own, idle or about to end.
+fn is_spawner(pid: &str) -> bool {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    name.is_empty() || name.trim() == "defib-spawner"
+}
+
 #[test]
 fn a_thousand_agents_live_at_once_and_leave_no_descriptor_behind() {
     for (way, count) in WAYS.into_iter().zip([1000, 1000, 100]) {
@@ -107,7 +113,9 @@ fn run_after_run_leaves_no_descriptor_and_no_dead_process_behind() {
         assert_eq!(open_files(&keeper), before, "{way:?}");
         let id = keeper.process.id();
         let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap();
-        assert_eq!(children.trim(), daemon.pid.to_string(), "{way:?}");
+        let mut children: Vec<&str> = children.split_whitespace().collect();
+        children.retain(|child| !is_spawner(child));
+        assert_eq!(children, [daemon.pid.to_string()], "{way:?}");
     }
 }
 

@@ -43,6 +43,7 @@ fn main() -> ExitCode {
         ["left"] => left(),
         ["unmarked", words @ ..] => unmarked(words),
         ["terminal"] => terminal(),
+        ["stop-starting"] => stop_starting(),
         ["bench", count] => bench(count.parse().unwrap()),
         other => panic!("{other:?}?"),
     }
@@ -96,6 +97,27 @@ fn forbid_clone3() {
         assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
         let mode = libc::SECCOMP_MODE_FILTER;
         assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program), 0);
+    }
+}
+
+/// Stops every process of its own user that has not executed its program yet: such a process still has the
+/// name of the spawner.
+fn stop_starting() {
+    println!("looking");
+    let mut last = 0;
+    let own: u32 = rustix::process::getuid().as_raw();
+    loop {
+        // The number that was given last is the last field.
+        let text = std::fs::read_to_string("/proc/loadavg").unwrap();
+        let newest: i32 = text.trim().rsplit(' ').next().unwrap().parse().unwrap();
+        for pid in (last.max(newest - 50)..=newest).filter_map(rustix::process::Pid::from_raw) {
+            let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+            let is_own = status.contains(&format!("\nUid:\t{own}\t"));
+            if is_own && status.starts_with("Name:\tdefib-") {
+                let _ = rustix::process::kill_process(pid, Signal::STOP);
+            }
+        }
+        last = newest - 3;
     }
 }
 

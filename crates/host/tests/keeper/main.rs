@@ -9,5 +9,6 @@ mod confining;
 mod endings;
 mod extremes;
 mod harness;
+mod hung;
 mod spawning;
 mod succession;
