@@ -47,6 +47,7 @@ mod sandbox;
 mod sandbox_survey;
 mod scenarios;
 mod secrets;
+mod security_page;
 mod simulate;
 mod stopping;
 mod storm;
