@@ -84,7 +84,7 @@ impl Peer {
         };
         let Line { pids: mut above, end } = line(process, keeper, most_steps);
         let agent = agent_of_group(process.pid(), keeper);
-        let session = rustix::process::getsid(Some(process.pid())).ok();
+        let session = session_leader(process.pid());
         // What was read by its number is this process's if it still lives.
         if !process.lives() {
             return Some(Kinship::Unverified);
@@ -103,7 +103,7 @@ impl Peer {
                     Some(branch) if *branch == daemon || is_front(*branch) => Kinship::Stranger,
                     Some(_) => {
                         // A process cannot join a session; it inherits one or makes its own.
-                        above.extend(session.map(|leader| leader.as_raw_pid().unsigned_abs()));
+                        above.extend(session);
                         Kinship::Kin { line: above, agent }
                     }
                 }
@@ -117,6 +117,14 @@ fn by_number(pid: Pid, accepted: u64) -> Option<Held> {
     let held = Held::open(pid)?;
     let started = Stat::of(pid)?.number::<u64>(22)?;
     (started <= accepted && held.lives()).then_some(held)
+}
+
+/// The leader of a process's session, unless it is outside of this PID namespace: then the kernel says 0, which
+/// rustix takes for impossible.
+fn session_leader(pid: Pid) -> Option<u32> {
+    // SAFETY: it takes a number and gives a number.
+    let leader = unsafe { libc::getsid(pid.as_raw_pid()) };
+    u32::try_from(leader).ok().filter(|leader| *leader > 0)
 }
 
 /// The time since boot in the unit of `/proc/PID/stat`.
@@ -170,9 +178,9 @@ mod tests {
         let (own, above) = (std::process::id(), std::os::unix::process::parent_id());
         let mut child = Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().unwrap();
         let id = child.id();
-        let session = rustix::process::getsid(None).unwrap().as_raw_pid().unsigned_abs();
+        let session = session_leader(rustix::process::getpid());
         let kin = |line: &[u32]| {
-            let line = line.iter().copied().chain([session]).collect();
+            let line = line.iter().copied().chain(session).collect();
             Kinship::Kin { line, agent: None }
         };
         assert_eq!(kinship(id, own, 1, None), kin(&[id]));
