@@ -136,7 +136,10 @@ mod tests {
         let barrier = Arc::new(Barrier::new(MOST_STUCK + 1));
         for _ in 0..MOST_STUCK {
             let barrier = barrier.clone();
-            assert!(workers.run(&stuck, move || drop(barrier.wait())));
+            let wait = move || {
+                barrier.wait();
+            };
+            assert!(workers.run(&stuck, wait));
         }
         let patience = Duration::from_secs(60);
         assert_eq!(workers.ask(&other, patience, || 7), Some(7));

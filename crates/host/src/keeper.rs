@@ -250,7 +250,9 @@ impl Keeper {
             }
             if let Some(settled) = self.runs.spawner_ended(pid) {
                 wait();
-                settled.into_iter().for_each(|settled| self.settle(settled));
+                for settled in settled {
+                    self.settle(settled);
+                }
                 continue;
             }
             if let Some(settled) = self.runs.settle_dead(pid) {
@@ -528,7 +530,7 @@ impl Keeper {
     fn settle(&mut self, settled: Settled) {
         let (key, result, then) = match settled {
             Settled::Run(key, result, then) => (key, result, then),
-            Settled::Command(event) => return self.tell_event(event),
+            Settled::Command(event) => return self.tell_event(Some(event)),
         };
         match (result, self.runs.known(&key)) {
             (Ok(()), Known::Lives(run)) => {

@@ -421,18 +421,20 @@ impl Spawners {
         }
     }
 
-    /// If the process that has ended is a spawner, says so, with the job that it had and that was not
-    /// given up.
-    pub(crate) fn ended(&mut self, pid: Pid) -> Option<Option<u64>> {
-        if self.given_up.iter().any(|it| it.spawner == Some(pid)) {
-            return Some(None);
-        }
+    /// Whether a child of the keeper is a spawner.
+    pub(crate) fn is_spawner(&self, pid: Pid) -> bool {
+        self.all.iter().any(|it| it.pid == pid)
+            || self.given_up.iter().any(|it| it.spawner == Some(pid))
+    }
+
+    /// A spawner has ended. Gives the job that it had, if that was not given up.
+    pub(crate) fn ended(&mut self, pid: Pid) -> Option<u64> {
         let at = self.all.iter().position(|it| it.pid == pid)?;
         let job = self.all.get(at)?.busy.map(|busy| busy.number);
         if job.is_none() {
             self.all.remove(at);
         }
-        Some(job)
+        job
     }
 
     /// Whether a child of the keeper is a spawner or was made by one and has not been told of.

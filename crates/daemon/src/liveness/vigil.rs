@@ -266,13 +266,10 @@ impl Desk {
     /// Gives what a worker has to do.
     fn attend(&mut self, watch: Watch) -> Option<ToWatch> {
         let name = watch.key.agent.clone();
-        let to_watch = match &watch.file {
-            Some(file) => self.files.watch(&name, file),
-            None => {
-                self.files.forget(&name);
-                None
-            }
-        };
+        let to_watch = watch.file.as_ref().and_then(|file| self.files.watch(&name, file));
+        if watch.file.is_none() {
+            self.files.forget(&name);
+        }
         if let Some(run) = self.runs.get_mut(&name).filter(|run| run.watch.key == watch.key) {
             run.watch = watch;
             return to_watch;

@@ -218,9 +218,9 @@ impl Runs {
         &mut self,
         job: u64,
         result: Result<Spawned, Fault>,
-    ) -> Option<Option<Event>> {
+    ) -> Option<Event> {
         let Start { key, number, due, group, mark, .. } = self.take_start(job)?;
-        let held = result.and_then(|spawned| Ok((self.hold(spawned.pid)?, spawned.in_group)));
+        let held = result.and_then(|spawned| Ok((Runs::hold(spawned.pid)?, spawned.in_group)));
         let (child, in_group) = match held {
             Ok(held) => held,
             Err(Fault { stage, errno }) => {
@@ -228,7 +228,7 @@ impl Runs {
                     cgroups.discard(own);
                 }
                 let end = CommandEnd::NotSpawned { errno: errno.raw_os_error(), stage };
-                return Some(Some(Event::CommandEnded(key, number, end)));
+                return Some(Event::CommandEnded(key, number, end));
             }
         };
         let tree = match group.filter(|_| in_group) {
@@ -242,16 +242,11 @@ impl Runs {
         let (timed_out, how, ending) = (false, None, None);
         let command = Command { key, number, child, tree, due, timed_out, how, ending };
         self.commands.of.insert(agent, Box::new(command));
-        Some(None)
+        None
     }
 
     /// The start of a command was given up. `begun` says whether a spawner had begun it.
-    pub(super) fn give_up_command(
-        &mut self,
-        job: u64,
-        fault: Fault,
-        begun: bool,
-    ) -> Option<Option<Event>> {
+    pub(super) fn give_up_command(&mut self, job: u64, fault: Fault, begun: bool) -> Option<Event> {
         let Start { key, number, due, group, mark, .. } = self.take_start(job)?;
         if begun {
             let agent = key.agent.clone();
@@ -263,7 +258,7 @@ impl Runs {
             Fault { errno: Errno::CANCELED, .. } => CommandEnd::Ended(How::Signaled(libc::SIGKILL)),
             Fault { errno, stage } => CommandEnd::NotSpawned { errno: errno.raw_os_error(), stage },
         };
-        Some(Some(Event::CommandEnded(key, number, end)))
+        Some(Event::CommandEnded(key, number, end))
     }
 
     /// A cgroup beside the run's own, with the same limits. It is not below the run's own, because the CPU
@@ -294,7 +289,7 @@ impl Runs {
     /// command that has not started never does, so nothing of it counts.
     pub(super) fn end_command(&mut self, agent: &Name, daemon: Option<Pid>) -> bool {
         if let Some(job) = self.starting.commands.get(agent).map(|start| start.job)
-            && let Some(Settled::Command(Some(event))) = self.give_up(job, Errno::CANCELED)
+            && let Some(Settled::Command(event)) = self.give_up(job, Errno::CANCELED)
         {
             self.commands.untold.push(event);
         }

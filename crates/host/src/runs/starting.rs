@@ -9,6 +9,7 @@
 //! [`Spawners::give_up`]: crate::spawner::Spawners::give_up
 
 use std::collections::BTreeMap;
+use std::ffi::CString;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -77,7 +78,8 @@ pub(crate) enum Then {
 pub(crate) enum Settled {
     /// A run lives or was not spawned, and these requests have waited for that.
     Run(RunKey, Result<(), Fault>, Vec<Then>),
-    Command(Option<Event>),
+    /// The end of a command that did not start.
+    Command(Event),
 }
 
 /// What is left of a start that was given up.
@@ -142,7 +144,7 @@ impl Runs {
         let bound = order.memory.and_then(|bytes| self.bound_memory(&key, bytes, group.as_ref()));
         let bound = bound.map(Box::new);
         self.bound_processes(&order, group.as_ref());
-        let door = bound.as_ref().and_then(|bound| bound.door()).map(|door| door.into_bytes());
+        let door = bound.as_ref().and_then(|bound| bound.door()).map(CString::into_bytes);
         let (group, folder) = group.unzip();
         let (terminal, leftovers) = (order.terminal.is_some(), order.leftovers);
         let job = Job {
@@ -254,7 +256,7 @@ impl Runs {
     /// A run lives.
     fn take_in(&mut self, start: Start, spawned: Spawned) -> Result<(), Fault> {
         let Start { key, output, terminal, leftovers, group, bound, mark, .. } = start;
-        let child = self.hold(spawned.pid)?;
+        let child = Runs::hold(spawned.pid)?;
         let tree = match (group.filter(|_| spawned.in_group), &self.cgroups) {
             (Some(name), Some(cgroups)) => {
                 Tree::Cgroup { oom_before: cgroups.oom_kills(&name), name, killed: 0 }
@@ -272,7 +274,7 @@ impl Runs {
     }
 
     /// Takes hold of a child of ours. One that cannot be held is killed: it cannot be supervised.
-    pub(super) fn hold(&self, pid: i32) -> Result<Child, Fault> {
+    pub(super) fn hold(pid: i32) -> Result<Child, Fault> {
         let fault = Fault::at(Stage::Process);
         let pid = Pid::from_raw(pid).ok_or(Errno::SRCH).map_err(Fault::at(Stage::Process))?;
         Child::hold(pid).map_err(|errno| {
@@ -303,14 +305,17 @@ impl Runs {
 
     /// A process has ended and has not been waited for. If it is a spawner, says so; and gives up the job
     /// that it had.
-    pub(crate) fn spawner_ended(&mut self, pid: Pid) -> Option<Option<Settled>> {
-        let job = self.spawners.ended(pid)?;
+    pub(crate) fn spawner_ended(&mut self, pid: Pid) -> Option<Vec<Settled>> {
+        if !self.spawners.is_spawner(pid) {
+            return None;
+        }
+        let job = self.spawners.ended(pid);
         let settled = job.and_then(|job| self.give_up(job, Errno::CHILD));
         // Whatever child it made in its last moment is known now.
         if let Some(job) = self.spawners.spawner_is_gone(pid) {
             self.forget_remains(job);
         }
-        Some(settled)
+        Some(settled.into_iter().collect())
     }
 
     /// A child of a job has ended and has not been waited for: one that failed, or one that was given up.
