@@ -216,16 +216,16 @@ fn limits() {
             "limits = [{ deaths = 1, restarts = 1, within = \"60s\" }]",
             &["3:25 `deaths` and `restarts` exclude each other"],
         ),
-        ("limits = [{ deaths = 5 }]", &["3:13 `deaths` are counted in a rolling window"]),
+        (
+            "limits = [{ deaths = 5 }]",
+            &["3:13 `deaths` are counted in a rolling window, or since the last success"],
+        ),
         ("limits = [{ deaths = 5, within = \"0s\" }]", &["3:34 `within` cannot be zero"]),
         (
             "limits = [{ deaths = 5, within = \"5s\", window = \"tumbling\" }]",
-            &["3:13 `deaths` are counted in a rolling window"],
+            &["3:13 `deaths` are counted in a rolling window, or since the last success"],
         ),
-        (
-            "limits = [{ deaths = 5, consecutive = true }]",
-            &["3:13 `deaths` are counted in a rolling window"],
-        ),
+        ("limits = [{ deaths = 5, consecutive = true }]", &[]),
         (
             "limits = [{ restarts = 1, within = \"1s\", consecutive = true }]",
             &["3:42 `consecutive` and `within` exclude each other"],

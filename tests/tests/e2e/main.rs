@@ -23,6 +23,7 @@ mod keeper_death;
 mod lifecycle;
 mod liveness;
 mod logs;
+mod loops;
 mod many;
 mod names;
 mod notifications;
