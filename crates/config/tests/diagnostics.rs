@@ -564,3 +564,11 @@ fn an_empty_file_is_valid_but_hardly_meant() {
         ("# nothing\n", &["warning: 1:1 no agent is declared"]),
     ]);
 }
+
+#[test]
+fn variable_longer_than_the_kernel_allows_is_an_error() {
+    let most = (128 << 10) - "BIG=\0".len();
+    let file = |length| format!("env = {{ BIG = \"{}\" }}", "a".repeat(length));
+    let message = "3:15 `BIG` is longer than the 128 KiB that the kernel allows";
+    check_agent(&[(&file(most), &[]), (&file(most + 1), &[message])]);
+}
