@@ -221,11 +221,12 @@ impl Stage {
                     Status::Exited(1)
                 };
                 let resets_at = reset.map(|reset| self.clock().wall + reset);
-                ExitReport { status, finding: Some(Finding { class, evidence: None, resets_at }) }
+                let finding = Some(Finding { class, evidence: None, resets_at });
+                ExitReport { status, finding, spoke: true }
             }
             End::Recorded { status, class } => {
                 let found = |class| Finding { class, evidence: None, resets_at: None };
-                ExitReport { status, finding: class.map(found) }
+                ExitReport { status, finding: class.map(found), spoke: true }
             }
         }
     }

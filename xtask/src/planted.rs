@@ -65,8 +65,8 @@ const BUGS: &[Bug] = &[
     bug(
         "under always a short done counts as a death",
         "verdict.rs",
-        "ran < policy.stable_after && policy.short_done_counts",
-        "ran > policy.stable_after && policy.short_done_counts",
+        "&& lived.ran < policy.stable_after",
+        "&& lived.ran > policy.stable_after",
     ),
     bug(
         "an empty balance vetoes every restart",

@@ -216,16 +216,16 @@ fn limits() {
             "limits = [{ deaths = 1, restarts = 1, within = \"60s\" }]",
             &["3:25 `deaths` and `restarts` exclude each other"],
         ),
-        ("limits = [{ deaths = 5 }]", &["3:13 `deaths` are counted in a rolling window"]),
+        (
+            "limits = [{ deaths = 5 }]",
+            &["3:13 `deaths` are counted in a rolling window, or since the last success"],
+        ),
         ("limits = [{ deaths = 5, within = \"0s\" }]", &["3:34 `within` cannot be zero"]),
         (
             "limits = [{ deaths = 5, within = \"5s\", window = \"tumbling\" }]",
-            &["3:13 `deaths` are counted in a rolling window"],
+            &["3:13 `deaths` are counted in a rolling window, or since the last success"],
         ),
-        (
-            "limits = [{ deaths = 5, consecutive = true }]",
-            &["3:13 `deaths` are counted in a rolling window"],
-        ),
+        ("limits = [{ deaths = 5, consecutive = true }]", &[]),
         (
             "limits = [{ restarts = 1, within = \"1s\", consecutive = true }]",
             &["3:42 `consecutive` and `within` exclude each other"],
@@ -563,4 +563,12 @@ fn an_empty_file_is_valid_but_hardly_meant() {
         ("\u{feff}", &["warning: 1:1 no agent is declared"]),
         ("# nothing\n", &["warning: 1:1 no agent is declared"]),
     ]);
+}
+
+#[test]
+fn variable_longer_than_the_kernel_allows_is_an_error() {
+    let most = (128 << 10) - "BIG=\0".len();
+    let file = |length| format!("env = {{ BIG = \"{}\" }}", "a".repeat(length));
+    let message = "3:15 `BIG` is longer than the 128 KiB that the kernel allows";
+    check_agent(&[(&file(most), &[]), (&file(most + 1), &[message])]);
 }

@@ -13,7 +13,7 @@ use crate::policy::Policy;
 use crate::record::{Cause, Rest, Trip, WaitReason, What};
 use crate::time::{Mono, Wall};
 use crate::topology::Strategy;
-use crate::verdict::{Counters, Until};
+use crate::verdict::{Counters, Lived, Until};
 
 /// What is the case with an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,8 +56,8 @@ pub(crate) struct Run {
     pub(crate) fresh: bool,
     /// Whether the host has said that it exists.
     pub(crate) spawned: bool,
-    /// Whether it has beaten yet.
-    pub(crate) beaten: bool,
+    /// The strongest sign of life that it has shown.
+    pub(crate) sign: Sign,
     /// From when its silence is measured: its last beat, or its start.
     pub(crate) silent_since: Mono,
     /// From when its inactivity is measured: its last activity, or its start.
@@ -72,6 +72,16 @@ pub(crate) struct Run {
     pub(crate) prompted: Option<Mono>,
     /// When its process ended, while what it left is being looked at.
     pub(crate) ended: Option<Mono>,
+}
+
+/// A sign of life of a run, from the weakest to the strongest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) enum Sign {
+    None,
+    /// It did something, or passed a probe.
+    Active,
+    /// It has beaten.
+    Beat,
 }
 
 /// Whether others on its account wait for what becomes of a run.
@@ -330,7 +340,7 @@ impl Run {
             started: now,
             fresh,
             spawned: false,
-            beaten: false,
+            sign: Sign::None,
             silent_since: now,
             idle_since: now,
             slept: Duration::ZERO,
@@ -345,6 +355,15 @@ impl Run {
     /// takes is no part of its life.
     pub(crate) fn age(&self, now: Mono) -> Duration {
         self.ended.unwrap_or(now).since(self.started).saturating_sub(self.slept)
+    }
+
+    /// What policy needs to know of its life.
+    pub(crate) fn lived(&self, now: Mono) -> Lived {
+        Lived {
+            ran: if self.spawned { self.age(now) } else { Duration::ZERO },
+            signed: self.sign > Sign::None,
+            fresh: self.fresh,
+        }
     }
 
     /// The machine slept: silence during that time means nothing.
@@ -378,7 +397,7 @@ impl Run {
             return None;
         }
         let beat = policy.heartbeat.map(|rule| {
-            let grace = if self.beaten { Duration::ZERO } else { rule.grace };
+            let grace = if self.sign == Sign::Beat { Duration::ZERO } else { rule.grace };
             (self.silent_since + rule.ttl + grace, Overdue::Beat { ttl: rule.ttl })
         });
         let silent = policy.silent_for.map(|span| (self.idle_since + span, Overdue::Silent));

@@ -62,6 +62,11 @@ impl Limit {
         Limit { measure: Measure::Deaths, max, span: Span::Rolling(within), then: Then::CrashOut }
     }
 
+    /// At most `max` counted deaths since the last success.
+    pub const fn deaths_in_a_row(max: u32) -> Limit {
+        Limit { measure: Measure::Deaths, max, span: Span::Consecutive, then: Then::CrashOut }
+    }
+
     /// At most `max` restarts over `span`.
     pub const fn restarts(max: u32, span: Span) -> Limit {
         Limit { measure: Measure::Restarts, max, span, then: Then::CrashOut }

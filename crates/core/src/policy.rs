@@ -109,6 +109,20 @@ pub enum Reset {
     Window,
 }
 
+/// What a clean end that comes early is under `always`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum ShortDone {
+    /// Before `stable_after` it is a death: it counts towards limits on deaths.
+    Death,
+    /// An end like any other clean one.
+    Plain,
+    /// It is never a death. Consecutive ends before [`SHORT_LIFE`] wait longer and longer, by the backoff.
+    Loop,
+}
+
+/// A clean end before this is one of a loop, under [`ShortDone::Loop`].
+pub const SHORT_LIFE: Duration = Duration::from_secs(60);
+
 /// What a failure to spawn is, where the command is not there or may not be run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum SpawnFailure {
@@ -161,8 +175,12 @@ pub struct Policy {
     pub reset: Reset,
     /// A life this long is a success.
     pub stable_after: Duration,
-    /// Whether under `always` a `done` that lived less than `stable_after` counts as a death.
-    pub short_done_counts: bool,
+    /// Whether such a life is a success only with a sign of life: output, a beat or a passed probe.
+    pub needs_sign: bool,
+    /// What a clean end that comes early is under `always`.
+    pub short_done: ShortDone,
+    /// Whether a full context ends the restarts if the run was a fresh session already.
+    pub halts_fresh_context: bool,
     /// How the rule set treats each class, in the order of [`Class::ALL`].
     pub treatments: [Treatment; Class::COUNT],
     /// The operator's own orders by class; they go before mode and treatment.

@@ -10,13 +10,15 @@ use serde::{Deserialize, Serialize};
 use crate::backoff::{Backoff, Growth};
 use crate::class::Class;
 use crate::limit::{Limit, Span};
-use crate::policy::{Heartbeat, Mode, Policy, Ready, Reset, SpawnFailure, Treatment, Trigger};
+use crate::policy::{
+    Heartbeat, Mode, Policy, Ready, Reset, ShortDone, SpawnFailure, Treatment, Trigger,
+};
 
 /// A named rule set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Preset {
-    /// Our own: short exponential backoff, 5 deaths a minute.
+    /// Our own: short exponential backoff, 5 deaths per minute, 8 deaths in a row.
     Default,
     /// A daemon block's: seconds doubling to 5 minutes, 10 consecutive restarts.
     Aide,
@@ -96,10 +98,12 @@ fn ours() -> Policy {
     Policy {
         mode: Mode::OnFailure,
         backoff: exponential(Duration::from_millis(100), Duration::from_secs(30), 0.1),
-        limits: vec![Limit::deaths(5, Duration::from_secs(60))],
+        limits: vec![Limit::deaths(5, Duration::from_secs(60)), Limit::deaths_in_a_row(8)],
         reset: Reset::Stable,
-        stable_after: Duration::from_secs(60),
-        short_done_counts: true,
+        stable_after: Duration::from_secs(30 * 60),
+        needs_sign: true,
+        short_done: ShortDone::Loop,
+        halts_fresh_context: true,
         treatments,
         on: BTreeMap::new(),
         exit_codes: BTreeMap::new(),
@@ -119,8 +123,15 @@ fn ours() -> Policy {
 fn documented() -> Policy {
     let mut policy = ours();
     policy.treat_outside_causes_as_failures();
-    policy.spawn_failure = SpawnFailure::Error;
-    policy
+    Policy {
+        limits: vec![Limit::deaths(5, Duration::from_secs(60))],
+        stable_after: Duration::from_secs(60),
+        needs_sign: false,
+        short_done: ShortDone::Death,
+        halts_fresh_context: false,
+        spawn_failure: SpawnFailure::Error,
+        ..policy
+    }
 }
 
 fn aide() -> Policy {
@@ -130,7 +141,7 @@ fn aide() -> Policy {
         backoff: exponential(Duration::from_secs(1), Duration::from_secs(300), 0.0),
         limits: vec![Limit::restarts(10, Span::Consecutive)],
         reset: Reset::Success,
-        short_done_counts: false,
+        short_done: ShortDone::Plain,
         ..policy
     }
 }

@@ -60,11 +60,13 @@ pub struct ExitReport {
     pub status: Status,
     /// What the autopsy found; nothing means: judge by the status.
     pub finding: Option<Finding>,
+    /// Whether the run wrote anything. A sign of life, as a beat is.
+    pub spoke: bool,
 }
 
-/// A report of nothing but a status.
+/// A report of nothing but a status, of a run that wrote something.
 impl From<Status> for ExitReport {
     fn from(status: Status) -> ExitReport {
-        ExitReport { status, finding: None }
+        ExitReport { status, finding: None, spoke: true }
     }
 }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::backoff::Backoff;
 use crate::class::Class;
 use crate::limit::{Gauge, Limit, Measure, Span, Tally, Then};
-use crate::policy::{Order, Pace, Policy, Reset, Trigger};
+use crate::policy::{Order, Pace, Policy, Reset, SHORT_LIFE, ShortDone, Trigger};
 use crate::record::{Rest, Trip};
 use crate::rng::Jitter;
 use crate::time::{Mono, Now, Wall};
@@ -41,8 +41,18 @@ pub enum Verdict {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Death {
     pub(crate) class: Class,
-    pub(crate) ran: Duration,
+    pub(crate) lived: Lived,
     pub(crate) resets_at: Option<Wall>,
+}
+
+/// What is known of the life before an end.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Lived {
+    pub(crate) ran: Duration,
+    /// Whether the run showed output, a beat or a passed probe.
+    pub(crate) signed: bool,
+    /// Whether the run was a fresh session.
+    pub(crate) fresh: bool,
 }
 
 /// A verdict with everything needed to carry it out.
@@ -119,6 +129,9 @@ pub(crate) struct Counters {
     pub(crate) outages: u64,
     /// Automatic restarts since `up` or `revive`.
     pub(crate) restarts: u32,
+    /// Clean ends in a row that came before [`SHORT_LIFE`].
+    #[serde(default)]
+    pub(crate) loops: u64,
     /// One for each limit of the policy, in its order.
     tallies: Vec<Tally>,
 }
@@ -150,7 +163,7 @@ impl Counters {
 
     /// Forgets every count but that of the restarts.
     pub(crate) fn forget_deaths(&mut self) {
-        (self.failures, self.outages) = (0, 0);
+        (self.failures, self.outages, self.loops) = (0, 0, 0);
         self.clear_windows();
     }
 
@@ -167,12 +180,22 @@ impl Counters {
         }
     }
 
-    /// A run has ended that lived so long: long enough, it was a success.
-    pub(crate) fn note_life(&mut self, policy: &Policy, ran: Duration) {
-        match policy.reset {
-            Reset::Stable | Reset::Beat if ran >= policy.stable_after => self.succeed(policy),
-            Reset::Success | Reset::Stable | Reset::Beat | Reset::Window => {}
+    /// A run has ended. If it lived long enough, it was a success.
+    pub(crate) fn note_life(&mut self, policy: &Policy, lived: Lived) {
+        let resets = match policy.reset {
+            Reset::Stable | Reset::Beat => true,
+            Reset::Success | Reset::Window => false,
+        };
+        if resets && lived.ran >= policy.stable_after && (lived.signed || !policy.needs_sign) {
+            self.succeed(policy);
         }
+    }
+
+    /// Counts a clean end: consecutive early ones are a loop.
+    fn note_done(&mut self, policy: &Policy, ran: Duration) {
+        (self.failures, self.outages) = (0, 0);
+        let is_loop = policy.short_done == ShortDone::Loop && ran < SHORT_LIFE;
+        self.loops = if is_loop { self.loops.saturating_add(1) } else { 0 };
     }
 
     /// The agent is restarted, automatically, now.
@@ -228,26 +251,28 @@ pub(crate) fn judge(
     vetoed: bool,
     exhausted: Option<Gauge>,
 ) -> Judgement {
-    let Death { class, ran, resets_at } = death;
-    let order = policy.order(class);
+    let Death { class, lived, resets_at } = death;
+    let order = order(policy, class, lived);
     if vetoed && matches!(order, Order::Restart | Order::Wait) {
         return Judgement { class: Class::Broke, counted: false, decision: Decision::Halt };
     }
-    let short_done = class == Class::Done && ran < policy.stable_after && policy.short_done_counts;
-    counters.note_life(policy, ran);
+    let short_done = class == Class::Done
+        && lived.ran < policy.stable_after
+        && policy.short_done == ShortDone::Death;
+    counters.note_life(policy, lived);
     if class == Class::Done && !short_done {
         counters.succeed(policy);
     }
     let treatment = policy.treatment(class);
     match (class, order, treatment.pace) {
-        (Class::Done, _, _) => (counters.failures, counters.outages) = (0, 0),
+        (Class::Done, _, _) => counters.note_done(policy, lived.ran),
         (Class::Voluntary | Class::Stopped | Class::Group, _, _) => {}
         (_, Order::Wait, _) | (_, _, Pace::Environment) => {
             counters.outages = counters.outages.saturating_add(1);
         }
         (_, _, Pace::Own | Pace::AtOnce) => {
             counters.failures = counters.failures.saturating_add(1);
-            counters.outages = 0;
+            (counters.outages, counters.loops) = (0, 0);
         }
     }
     let counted = order == Order::Restart && (treatment.counts || short_done);
@@ -266,6 +291,14 @@ pub(crate) fn judge(
     Judgement { class, counted, decision }
 }
 
+/// What the policy orders. A fresh session whose context is full again would only burn money.
+fn order(policy: &Policy, class: Class, lived: Lived) -> Order {
+    let order = policy.order(class);
+    let hopeless = class == Class::Context && lived.fresh && policy.halts_fresh_context;
+    let is_own = policy.on.contains_key(&class);
+    if hopeless && !is_own && order == Order::Restart { Order::Halt } else { order }
+}
+
 fn restart(
     policy: &Policy,
     counters: &Counters,
@@ -280,7 +313,8 @@ fn restart(
     });
     let (backoff, attempt) = match (class, policy.treatment(class).pace) {
         (Class::Done, _) => {
-            (policy.backoff, counters.windowed_restarts(policy, now).unwrap_or(0) + 1)
+            let windowed = counters.windowed_restarts(policy, now).unwrap_or(0) + 1;
+            (policy.backoff, windowed.max(counters.loops))
         }
         (_, Pace::Environment) => (Backoff::ENVIRONMENT, counters.outages),
         (_, Pace::AtOnce) => (Backoff::NONE, counters.failures),

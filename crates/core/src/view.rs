@@ -12,15 +12,22 @@ use serde::{Deserialize, Serialize};
 use crate::class::{Class, Kind};
 use crate::input::Goal;
 use crate::name::{Name, RunId};
+use crate::policy::SHORT_LIFE;
 use crate::record::{Record, Rest, WaitReason, What};
 use crate::signal::Signal;
 use crate::supervisor::{Reason, Sight, State};
 use crate::time::{Mono, Now};
+use crate::verdict::Verdict;
 
 /// So many counted deaths in [`FLAPPING_WITHIN`] make an agent one that flaps.
 const FLAPPING_DEATHS: usize = 3;
 /// Over what stretch an agent flaps.
 const FLAPPING_WITHIN: Duration = Duration::from_secs(600);
+
+/// Number of short clean ends in a row that make a loop.
+const LOOP_ENDS: usize = 3;
+/// A loop is over when its last clean end is older than this: longer than a short life and any usual delay.
+const LOOP_WITHIN: Duration = Duration::from_secs(300);
 
 /// What is known of every agent.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -41,6 +48,8 @@ pub struct AgentView {
     pub last_death: Option<Box<LastDeath>>,
     /// When its last counted deaths were, oldest first.
     counted: [Option<Mono>; FLAPPING_DEATHS],
+    /// When its last short clean ends were, oldest first, as long as they come in a row.
+    clean_ends: [Option<Mono>; LOOP_ENDS],
 }
 
 /// The last death of an agent.
@@ -71,11 +80,33 @@ impl AgentView {
         started: None,
         last_death: None,
         counted: [None; FLAPPING_DEATHS],
+        clean_ends: [None; LOOP_ENDS],
     };
 
     /// Whether it died three or more counted deaths in the last ten minutes.
     pub fn is_flapping(&self, now: Mono) -> bool {
         self.counted.iter().all(|at| at.is_some_and(|at| now.since(at) < FLAPPING_WITHIN))
+    }
+}
+
+impl AgentView {
+    /// The pace of an agent that is restarted after one short clean end after the other, in runs per hour.
+    pub fn loops_per_hour(&self, now: Mono) -> Option<u64> {
+        let [Some(first), .., Some(last)] = self.clean_ends else { return None };
+        if now.since(last) >= LOOP_WITHIN {
+            return None;
+        }
+        let ms = u64::try_from(last.since(first).as_millis()).unwrap_or(u64::MAX).max(1);
+        Some((LOOP_ENDS as u64 - 1) * 3_600_000 / ms)
+    }
+
+    fn note_clean_end(&mut self, at: Mono, is_short: bool) {
+        if is_short {
+            self.clean_ends.rotate_left(1);
+            self.clean_ends[LOOP_ENDS - 1] = Some(at);
+        } else {
+            self.clean_ends = [None; LOOP_ENDS];
+        }
     }
 }
 
@@ -138,8 +169,11 @@ impl AgentView {
                 counted,
                 consecutive_failures,
                 evidence,
+                verdict,
                 ..
             } => {
+                let restarts = *class == Class::Done && *verdict == Verdict::Restart;
+                self.note_clean_end(at.mono, restarts && ran_s.0 < SHORT_LIFE);
                 self.started = None;
                 self.consecutive_failures = *consecutive_failures;
                 if *counted {
@@ -179,6 +213,7 @@ impl AgentView {
                 if *goal != Goal::Stopped {
                     self.sight.restarts = 0;
                 }
+                self.clean_ends = [None; LOOP_ENDS];
                 // `down` empties what was counted.
                 if *goal == Goal::Down {
                     self.consecutive_failures = 0;

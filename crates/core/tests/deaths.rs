@@ -283,6 +283,7 @@ fn quota_until(millis: i64) -> defib_core::run::ExitReport {
             evidence: None,
             resets_at: Some(defib_core::Wall::from_millis(millis)),
         }),
+        spoke: true,
     }
 }
 
@@ -382,9 +383,139 @@ fn an_interruption_restarts_at_once_and_counts() {
     assert_eq!(bench.delays_ms("a"), [0, 0, 0, 0], "a zero delay is scheduled too");
 }
 
+/// Goal: in `default` a clean end is never a death, but a loop of short clean ends slows down to the cap.
 #[test]
-fn under_always_a_short_done_counts_as_a_death_but_a_long_one_does_not() {
-    let always = Policy { mode: Mode::Always, ..default() };
+fn short_clean_ends_slow_down_and_never_count_in_default() {
+    let mut bench = Bench::solo(&Policy { mode: Mode::Always, ..default() });
+    for _ in 0..12 {
+        bench.exit("a", 0);
+        bench.pass(secs(30));
+        assert_eq!(bench.state("a"), State::Running);
+    }
+    let delays = bench.delays_ms("a");
+    let cap = [30_000; 3];
+    assert_eq!(delays[..9], [100, 200, 400, 800, 1600, 3200, 6400, 12_800, 25_600]);
+    assert_eq!(delays[9..], cap);
+    assert_eq!(last_death(&bench), (Class::Done, Verdict::Restart, false));
+    assert!(!bench.view.agent(&bench::name("a")).unwrap().is_flapping(bench.clock().mono));
+
+    bench.pass(secs(60));
+    bench.exit("a", 0);
+    assert_eq!(bench.delays_ms("a").last(), Some(&100), "a longer life ends the loop");
+    bench.pass(secs(1));
+    bench.exit("a", 0);
+    bench.pass(secs(1));
+    bench.exit("a", 1);
+    bench.pass(secs(1));
+    bench.exit("a", 0);
+    assert_eq!(bench.delays_ms("a").last(), Some(&100), "a failure ends the loop");
+}
+
+#[test]
+fn eight_counted_deaths_in_a_row_end_a_slow_loop() {
+    let mut bench = Bench::solo(&default());
+    // Each life is too long for five deaths in 60 s, and too short for a success.
+    for death in 1..=8 {
+        assert_eq!(bench.state("a"), State::Running, "before death {death}");
+        bench.pass(secs(1700));
+        // Trouble outside neither counts nor resets.
+        bench.end_as("a", Class::Network, None);
+        bench.pass(secs(300));
+        bench.pass(secs(60));
+        bench.exit("a", 1);
+        bench.pass(secs(30));
+    }
+    assert_eq!(bench.state("a"), State::CrashedOut);
+}
+
+/// Goal: 30 minutes of life are a success only if the run showed that it lives.
+#[test]
+fn life_without_a_sign_is_not_a_success() {
+    let silent = || defib_core::run::ExitReport { spoke: false, ..Status::Exited(1).into() };
+    let mut bench = Bench::solo(&default());
+    for _ in 0..8 {
+        bench.pass(secs(3600));
+        bench.end("a", silent());
+    }
+    assert_eq!(bench.state("a"), State::CrashedOut);
+
+    for beats in [true, false] {
+        let mut bench = Bench::solo(&default());
+        for _ in 0..8 {
+            bench.pass(secs(3600));
+            let (agent, run) = (bench.id("a"), bench.run("a"));
+            let beat = Input::BeatSeen { agent, run };
+            let sign = if beats { beat } else { Input::ActivitySeen { agent, run } };
+            bench.tell(sign).unwrap();
+            bench.end("a", silent());
+        }
+        assert_eq!(bench.state("a"), State::Backoff);
+        assert_eq!(bench.delays_ms("a").last(), Some(&100));
+    }
+}
+
+#[test]
+fn full_context_after_a_fresh_start_halts() {
+    let mut bench = Bench::solo(&default());
+    bench.end_as("a", Class::Context, None);
+    bench.pass(secs(1));
+    assert_eq!(bench.state("a"), State::Running);
+    bench.end_as("a", Class::Context, None);
+    assert_eq!(bench.state("a"), State::Halted);
+
+    let on = [(Class::Context, Order::Restart)].into();
+    let mut bench = Bench::solo(&Policy { on, ..default() });
+    for _ in 0..3 {
+        bench.end_as("a", Class::Context, None);
+        bench.pass(secs(1));
+    }
+    assert_eq!(bench.state("a"), State::Running, "the operator's own order wins");
+}
+
+/// Goal: a budget stops further runs and does not start a finished one again.
+#[test]
+fn finished_run_rests_as_done_although_its_budget_is_spent() {
+    let done = |evidence: Option<&str>| defib_core::run::ExitReport {
+        finding: evidence.map(|text| defib_core::run::Finding {
+            class: Class::Done,
+            evidence: Some(text.into()),
+            resets_at: None,
+        }),
+        ..Status::Exited(0).into()
+    };
+    for by_day in [true, false] {
+        let spend = |bench: &mut Bench| {
+            let (agent, run) = (bench.id("a"), bench.run("a"));
+            let spent_until = Some(bench.clock().wall + secs(3600));
+            let by_day_seen = Input::AllowanceSeen { agent, spent_until };
+            let input = if by_day { by_day_seen } else { Input::Overspent { agent, run } };
+            bench.tell(input).unwrap();
+        };
+        // The money is counted after the process has ended.
+        let mut bench = Bench::solo(&default());
+        let (agent, run) = (bench.id("a"), bench.run("a"));
+        bench.tell(Input::Ended { agent, run }).unwrap();
+        spend(&mut bench);
+        assert_eq!(bench.state("a"), State::Running, "its report decides");
+        bench.end("a", done(None));
+        assert_eq!(bench.state("a"), State::Done);
+        // The money is counted while the process ends, and its final record says that it is done.
+        let mut bench = Bench::solo(&default());
+        bench.deaf.insert("a");
+        spend(&mut bench);
+        assert_eq!(bench.state("a"), State::Stopping);
+        bench.end("a", done(Some("the final record")));
+        assert_eq!(bench.state("a"), State::Done);
+        let agent = bench.id("a");
+        bench.tell(Input::AllowanceSeen { agent, spent_until: None }).unwrap();
+        assert_eq!((bench.state("a"), bench.runs("a")), (State::Done, 1));
+    }
+}
+
+#[test]
+fn under_always_a_short_done_counts_as_a_death_in_the_documents_and_a_long_one_does_not() {
+    let always =
+        Policy { mode: Mode::Always, backoff: default().backoff, ..plain(Preset::Celistra) };
     let mut bench = Bench::solo(&always);
     for _ in 0..5 {
         bench.exit("a", 0);
@@ -417,12 +548,12 @@ fn restarts_after_done_count_towards_limits_on_restarts() {
 }
 
 #[test]
-fn sixty_seconds_of_life_reset_the_default_backoff_and_less_does_not() {
+fn thirty_minutes_of_life_reset_the_default_backoff_and_less_does_not() {
     let mut bench = Bench::solo(&default());
     assert_eq!(bench.crash_loop("a", 1), [100, 200]);
-    bench.pass(ms(59_999));
+    bench.pass(ms(1_799_999));
     assert_eq!(bench.crash_loop("a", 0), [400]);
-    bench.pass(secs(60));
+    bench.pass(secs(1800));
     assert_eq!(bench.crash_loop("a", 0), [100]);
 }
 

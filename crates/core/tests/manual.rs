@@ -355,7 +355,7 @@ fn what_is_asked_of_nobody_is_refused_and_what_is_said_of_nobody_is_dropped() {
 fn a_long_life_that_an_operator_ended_is_a_success_too() {
     let mut bench = Bench::solo(&default());
     assert_eq!(bench.crash_loop("a", 2), [100, 200, 400]);
-    bench.pass(secs(60));
+    bench.pass(secs(1800));
     restart(&mut bench, "a").unwrap();
     assert_eq!(bench.crash_loop("a", 0), [100]);
 }

@@ -97,7 +97,7 @@ fn inputs(agent: AgentId, run: RunId, now: Now) -> Vec<(&'static str, Input)> {
     let died = |status, class: Option<Class>| {
         let resets_at = Some(now.wall + secs(3600));
         let finding = class.map(|class| Finding { class, evidence: None, resets_at });
-        Input::Exited { agent, run, report: ExitReport { status, finding } }
+        Input::Exited { agent, run, report: ExitReport { status, finding, spoke: true } }
     };
     let apply = |generation| {
         let mut spec = bench::agent("a", &default());

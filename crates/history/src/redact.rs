@@ -3,12 +3,15 @@
 //! Whoever knows a secret names it; nothing is guessed. Every occurrence goes, also where several
 //! overlap, and also the part of one that a cut left. Of a secret of several lines, such as a private
 //! key, each line is one by itself: a terminal ends lines differently, and a program may write some of
-//! them only. The time is that of one pass over the text.
+//! them only.
+//!
+//! Time and memory are linear in the secrets and in the text, and bounded: a long secret is looked for in
+//! pieces, and with more than a mebibyte of secrets the whole text is one.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
-use aho_corasick::AhoCorasick;
+use aho_corasick::{AhoCorasick, AhoCorasickKind};
 
 /// What stands where a secret was.
 const MASK: &str = "[redacted]";
@@ -16,8 +19,13 @@ const MASK: &str = "[redacted]";
 const SHORTEST: usize = 6;
 /// A shorter line of a longer secret is the brace or the word that many texts have.
 const SHORTEST_LINE: usize = 8;
-/// So much of a secret is taken out where a cut left a part of it.
+/// The shortest part of a secret that is taken out where a cut left it.
 const SHORTEST_REST: usize = 4;
+/// A longer secret is looked for in pieces of this length, in bytes. Comparing the ends of a text with the
+/// parts of a piece takes time that is quadratic in this.
+const PIECE: usize = 256;
+/// The most bytes of secrets that are looked for.
+const MOST_BYTES: usize = 1 << 20;
 
 /// Takes the secrets out of a text. For many texts, make a [`Redactor`] once.
 pub fn redact<'t>(text: &'t str, secrets: &[String]) -> Cow<'t, str> {
@@ -45,16 +53,22 @@ impl Redactor {
     /// than eight by themselves.
     pub fn new<S: AsRef<[u8]>>(secrets: &[S]) -> Redactor {
         let whole = secrets.iter().map(AsRef::as_ref).filter(|secret| secret.len() >= SHORTEST);
-        let mut secrets: Vec<Vec<u8>> =
-            whole.flat_map(|secret| lines_of(secret).chain([secret])).map(<[u8]>::to_vec).collect();
+        let parts = whole.flat_map(|secret| lines_of(secret).chain([secret])).flat_map(pieces_of);
+        let mut secrets: Vec<&[u8]> = parts.collect();
         secrets.sort_unstable();
         secrets.dedup();
-        let finder = if secrets.is_empty() {
-            Finder::Nothing
-        } else {
-            AhoCorasick::new(&secrets).map_or(Finder::Everything, Finder::Some)
+        let bytes: usize = secrets.iter().map(|secret| secret.len()).sum();
+        // The other kinds take memory for every byte value in every state.
+        let kind = Some(AhoCorasickKind::ContiguousNFA);
+        let finder = match bytes {
+            0 => Finder::Nothing,
+            1..=MOST_BYTES => AhoCorasick::builder()
+                .kind(kind)
+                .build(&secrets)
+                .map_or(Finder::Everything, Finder::Some),
+            _ => Finder::Everything,
         };
-        Redactor { secrets, finder }
+        Redactor { secrets: secrets.into_iter().map(<[u8]>::to_vec).collect(), finder }
     }
 
     /// The text without the secrets.
@@ -121,6 +135,13 @@ impl Redactor {
         let rest = self.secrets.iter().filter_map(|secret| rest_at_front(tail, secret)).max();
         tail[rest.unwrap_or(0)..].to_vec()
     }
+}
+
+/// A secret in pieces that cover it; one that is short enough is a piece itself.
+fn pieces_of(secret: &[u8]) -> impl Iterator<Item = &[u8]> {
+    // The last piece ends with the secret and is not shorter than the others.
+    let last = &secret[secret.len().saturating_sub(PIECE)..];
+    secret.chunks_exact(PIECE).chain([last])
 }
 
 /// The lines of a secret that has several, where they are long enough to be secrets by themselves. An
@@ -262,6 +283,41 @@ mod tests {
             assert_eq!(redactor.text(text), clean, "{text}");
         }
         assert_eq!(redactor.tail(b"QIBADANBg\r\nbye", 100), b"\r\nbye");
+    }
+
+    #[test]
+    fn long_secret_goes_as_a_whole_and_where_a_cut_left_a_part() {
+        let numbers: String = (0..2000).map(|number| format!("{number:05}")).collect();
+        for secret in ["a".repeat(200_000), numbers, "ab".repeat(70_001)] {
+            let redactor = Redactor::new(&[&secret]);
+            assert_eq!(redactor.text(&format!("x {secret} y")), "x [redacted] y");
+            let half = secret.len() / 2;
+            let cut = redactor.piece(&format!("x {}", &secret[..half]));
+            assert!(cut.replace(MASK, "").len() < "x ".len() + SHORTEST_REST, "{cut}");
+            let tail = redactor.tail(&secret.as_bytes()[half..], 1 << 20);
+            let left = String::from_utf8_lossy(&tail).replace(MASK, "");
+            assert!(left.len() < SHORTEST_REST, "{left}");
+        }
+    }
+
+    #[test]
+    fn with_too_many_bytes_of_secrets_everything_is_one() {
+        let secrets: Vec<String> = (0..9000).map(|number| format!("{number:0200}")).collect();
+        assert_eq!(redact("plain text", &secrets), MASK);
+    }
+
+    /// Goal: no secret takes time or memory beyond its length. Method: the two causes of such costs are
+    /// looked for: long patterns, whose ends are compared in quadratic time, and a table for all byte values.
+    #[test]
+    fn long_secret_is_looked_for_in_short_pieces_and_without_a_table() {
+        for secret in ["a".repeat(200_000), (0..40_000).map(|n| format!("{n:05}")).collect()] {
+            let redactor = Redactor::new(&[&secret]);
+            assert!(redactor.secrets.iter().all(|piece| piece.len() <= PIECE));
+            let bytes: usize = redactor.secrets.iter().map(Vec::len).sum();
+            assert!(bytes <= secret.len() + PIECE, "{bytes}");
+            let Finder::Some(finder) = &redactor.finder else { panic!("{:?}", redactor.finder) };
+            assert_eq!(finder.kind(), AhoCorasickKind::ContiguousNFA);
+        }
     }
 
     #[test]

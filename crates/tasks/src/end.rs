@@ -217,6 +217,8 @@ impl Fate {
     }
 
     /// What the core is told of it.
+    ///
+    /// A task has no output, so its life alone is its sign of life.
     pub(crate) fn report(self, policy: &Policy, now: Wall) -> ExitReport {
         let found = |class, evidence, resets_at| Some(Finding { class, evidence, resets_at });
         match self {
@@ -224,6 +226,7 @@ impl Fate {
             Fate::Ended(End::Voluntary) => ExitReport {
                 status: Status::Exited(0),
                 finding: found(Class::Voluntary, None, None),
+                spoke: true,
             },
             Fate::Ended(End::Failed(failure)) => {
                 let status = Status::Exited(failure.exit_code);
@@ -235,12 +238,13 @@ impl Fate {
                     Resets::In(span) => now + span,
                     Resets::At(time) => time,
                 });
-                ExitReport { status, finding: found(class, Some(failure.message), resets_at) }
+                let finding = found(class, Some(failure.message), resets_at);
+                ExitReport { status, finding, spoke: true }
             }
             Fate::Panicked(message) => {
                 let status = Status::Exited(PANICKED);
                 let finding = found(policy.class_of(status), Some(message), None);
-                ExitReport { status, finding }
+                ExitReport { status, finding, spoke: true }
             }
             Fate::Aborted => Status::Signaled(Signal::KILL).into(),
         }

@@ -149,5 +149,5 @@ fn finding(draw: &mut Draw, wall: Wall) -> ExitReport {
     });
     let evidence = draw.chance(300).then(|| Box::from("it said so"));
     let status = if draw.chance(200) { Status::Exited(0) } else { Status::Exited(1) };
-    ExitReport { status, finding: Some(Finding { class, evidence, resets_at }) }
+    ExitReport { status, finding: Some(Finding { class, evidence, resets_at }), spoke: true }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use defib_core::backoff::{Backoff, Growth};
 use defib_core::limit::{Limit, Span, Then};
 use defib_core::policy::{
-    Heartbeat, Mode, Order, Pace, Ready, Reset, SpawnFailure, Treatment, Trigger,
+    Heartbeat, Mode, Order, Pace, Ready, Reset, ShortDone, SpawnFailure, Treatment, Trigger,
 };
 use defib_core::{Class, Policy, Preset};
 
@@ -54,7 +54,7 @@ fn override_verdicts(draw: &mut Draw, per_mille: u64, policy: &mut Policy) {
         policy.stable_after = draw.stated(SECOND, HOUR);
     }
     if draw.chance(per_mille) {
-        policy.short_done_counts = draw.chance(500);
+        policy.short_done = draw.pick(&[ShortDone::Death, ShortDone::Plain, ShortDone::Loop]);
     }
     if draw.chance(per_mille / 2) {
         for _ in 0..draw.below(4) {

@@ -32,6 +32,29 @@ fn lines(bench: &Bench, name: &str) -> Vec<Value> {
     told.as_array().expect("an array").clone()
 }
 
+/// Goal: a job that finished is not paid for again when its budget is raised. Method: the job bills a
+/// counter file and prints a final record that exceeds the budget.
+#[test]
+fn finished_job_rests_as_done_although_its_budget_is_spent() {
+    for bound in ["per_day", "per_run"] {
+        let bench = bench();
+        let bill = bench.file("bill");
+        let record = json!({ "type": "result", "subtype": "success", "is_error": false,
+            "session_id": "s", "total_cost_usd": 9.0, "usage": { "input_tokens": 10 } });
+        let script = format!("count {bill} {} exit 0", print(&record.to_string()));
+        let agent = bench.agent("job", &script, "kind = \"claude\"");
+        let events = bench.up(&[agent.clone(), budget("job", &format!("{bound} = {{ usd = 8 }}"))]);
+        assert_eq!(events.of("job", "run-died")["class"], "done", "{bound}");
+        bench.await_state("job", "done");
+        bench.declare(&[agent, budget("job", &format!("{bound} = {{ usd = 100 }}"))]);
+        bench.defib(&["reload"]).good();
+        bench.await_status("job", |status| status["spent"]["usd"] == 9.0);
+        assert_eq!(bench.status("job")["state"], "done", "{bound}");
+        let billed = std::fs::read_to_string(&bill).unwrap();
+        assert_eq!(billed.lines().count(), 1, "{bound}: {billed}");
+    }
+}
+
 #[test]
 fn who_is_broke_stays_down_under_always_until_it_is_funded() {
     let bench = bench();

@@ -30,6 +30,7 @@ mod lifecycle;
 mod liveness;
 mod logs;
 mod lost_socket;
+mod loops;
 mod many;
 mod names;
 mod no_ghosts;

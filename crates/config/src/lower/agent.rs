@@ -73,7 +73,7 @@ pub(super) fn agent(
         policy: Arc::new(policy),
         command: command?,
         cwd: path(own, "cwd"),
-        env: env(own),
+        env: env(own, findings),
         env_pass: own.texts("env_pass").into_iter().flatten().map(Passed::new).collect(),
         env_file: path(own, "env_file"),
         kind: own.word("kind", AgentKind::MEANINGS).unwrap_or(AgentKind::Auto),
@@ -116,9 +116,21 @@ fn capabilities(own: Layers<'_>) -> Option<Vec<Capability>> {
     Some(tokens.iter().filter_map(|token| Capability::parse(token).ok()).collect())
 }
 
-fn env(own: Layers<'_>) -> BTreeMap<String, String> {
+/// The longest `NAME=value` that the kernel passes to a program, in bytes, with its end.
+const LONGEST_VARIABLE: usize = 128 << 10;
+
+fn env(own: Layers<'_>, findings: &mut Findings) -> BTreeMap<String, String> {
     let variable = |entry: &crate::fields::Entry| {
-        Some((entry.key.clone(), entry.item.datum.as_text()?.to_owned()))
+        let value = entry.item.datum.as_text()?;
+        if entry.key.len() + value.len() + "=\0".len() > LONGEST_VARIABLE {
+            let message =
+                format!("`{}` is longer than the 128 KiB that the kernel allows", entry.key);
+            findings
+                .error(entry.item.span, message)
+                .label(format!("{} bytes", value.len()))
+                .help("write the value to a file and pass the path of that file");
+        }
+        Some((entry.key.clone(), value.to_owned()))
     };
     own.merged("env").entries().filter_map(variable).collect()
 }

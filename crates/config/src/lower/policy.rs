@@ -186,11 +186,11 @@ fn limit(own: Layers<'_>, findings: &mut Findings) -> Option<Limit> {
         let max = own.count("restarts")?;
         return Some(Limit { measure: Measure::Restarts, max, span, then });
     };
-    if !matches!(span, Stretch::Rolling(_)) {
+    if !matches!(span, Stretch::Rolling(_) | Stretch::Consecutive) {
         findings
-            .error(deaths, "`deaths` are counted in a rolling window")
-            .label("this limit has none")
-            .help("give it `within = \"60s\"` alone, or count `restarts` instead");
+            .error(deaths, "`deaths` are counted in a rolling window, or since the last success")
+            .label("this limit has neither")
+            .help("give it `within = \"60s\"` or `consecutive = true` alone, or count `restarts` instead");
         return None;
     }
     Some(Limit { measure: Measure::Deaths, max: own.count("deaths")?, span, then })

@@ -27,7 +27,9 @@ impl Supervisor {
         let is_spent = self.spent_until(id).is_some();
         match self.life(id).phase {
             // What ran before a reboot has ended with it; the boot has still to say so.
-            Phase::Starting(_) | Phase::Running(_) if is_spent && !self.rebooted => {
+            Phase::Starting(_) | Phase::Running(_)
+                if is_spent && !self.rebooted && self.lives(id) =>
+            {
                 self.begin_stop(id, Why::SpentUp);
             }
             Phase::Waiting { reason: REASON, then, .. } if !is_spent => self.launch(id, then),

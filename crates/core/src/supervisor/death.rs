@@ -1,7 +1,5 @@
 //! A run is over: what it died of, what policy makes of that, and what comes next.
 
-use core::time::Duration;
-
 use super::Supervisor;
 use crate::agent::{Launch, Phase, Run, Trial, Why};
 use crate::class::Class;
@@ -9,7 +7,7 @@ use crate::input::Goal;
 use crate::limit::Gauge;
 use crate::name::{AgentId, RunId};
 use crate::record::{Cause, Rest, Trip, WaitReason, What};
-use crate::run::{ExitReport, Status};
+use crate::run::ExitReport;
 use crate::time::{Seconds, millis};
 use crate::verdict::{Death, Decision, Restart, Until, Verdict, judge};
 
@@ -44,17 +42,19 @@ impl Supervisor {
 
     /// The run ended because we wanted it to: that decides the class, whatever the report says.
     fn ended_by_us(&mut self, id: AgentId, run: &Run, why: Why, report: ExitReport) {
-        let status = report.status;
+        let finished = report.finding.as_ref().is_some_and(|found| found.class == Class::Done);
         match why {
+            // It had finished when its money was counted: the budget stops further runs, not this one.
+            Why::Overspent | Why::SpentUp if finished => self.died(id, run, None, report),
             Why::Unresponsive => self.died(id, run, Some(Class::Timeout), report),
             Why::Overspent => self.died(id, run, Some(Class::Budget), report),
             Why::SpentUp => {
-                self.tell_end(id, run, Class::Budget, Verdict::Wait, status);
+                self.tell_end(id, run, Class::Budget, Verdict::Wait, &report);
                 self.launch(id, Launch { cause: Cause::Wait, fresh: false });
             }
             Why::Wished => self.died(id, run, Some(Class::Voluntary), report),
             Why::Asked => {
-                self.tell_end(id, run, Class::Stopped, Verdict::Rest, status);
+                self.tell_end(id, run, Class::Stopped, Verdict::Rest, &report);
                 // Somebody has changed their mind since, but nothing has started it yet.
                 if self.life(id).goal == Goal::Up && !self.closing {
                     self.rest(id, Rest::Idle);
@@ -63,18 +63,18 @@ impl Supervisor {
                 }
             }
             Why::Removed => {
-                self.tell_end(id, run, Class::Stopped, Verdict::Rest, status);
+                self.tell_end(id, run, Class::Stopped, Verdict::Rest, &report);
                 self.forget(id);
             }
             Why::Restart { fresh, ordered } => {
-                self.tell_end(id, run, Class::Stopped, Verdict::Restart, status);
+                self.tell_end(id, run, Class::Stopped, Verdict::Restart, &report);
                 if ordered {
                     self.join_sequence(id);
                 }
                 self.launch(id, Launch { cause: Cause::Operator, fresh });
             }
             Why::Group { resume_at, fresh } => {
-                self.tell_end(id, run, Class::Group, Verdict::Restart, status);
+                self.tell_end(id, run, Class::Group, Verdict::Restart, &report);
                 self.join_sequence(id);
                 let then = Launch { cause: Cause::Group, fresh };
                 let until =
@@ -82,7 +82,7 @@ impl Supervisor {
                 self.wait(id, WaitReason::Dependency, until, then);
             }
             Why::GroupFailed => {
-                self.tell_end(id, run, Class::Group, Verdict::CrashOut, status);
+                self.tell_end(id, run, Class::Group, Verdict::CrashOut, &report);
                 self.crash_out(id, Trip::Group);
             }
         }
@@ -90,19 +90,20 @@ impl Supervisor {
 
     /// The run died: `class` where we know better than the report.
     fn died(&mut self, id: AgentId, run: &Run, class: Option<Class>, report: ExitReport) {
-        let ExitReport { status, finding } = report;
+        let ExitReport { status, finding, spoke } = report;
         let exhausted = self.exhausted();
         let agent = &mut self.agents[id.index()];
         let found = finding.as_ref().map(|finding| finding.class);
         let class = class.or(found).unwrap_or_else(|| agent.policy.class_of(status));
         let resets_at = finding.as_ref().and_then(|finding| finding.resets_at);
-        let ran = if run.spawned { run.age(self.now.mono) } else { Duration::ZERO };
+        let mut lived = run.lived(self.now.mono);
+        lived.signed |= spoke;
         let judgement = judge(
             &agent.policy,
             &mut agent.life.counters,
             &mut self.jitter,
             self.now,
-            Death { class, ran, resets_at },
+            Death { class, lived, resets_at },
             agent.life.broke,
             exhausted,
         );
@@ -124,7 +125,7 @@ impl Supervisor {
                 kind: class.kind(),
                 exit_code: status.exit_code(),
                 signal: status.signal(),
-                ran_s: Seconds(ran),
+                ran_s: Seconds(lived.ran),
                 verdict: if overdrawn.is_some() { Verdict::Escalate } else { decision.verdict() },
                 counted: judgement.counted,
                 consecutive_failures,
@@ -212,11 +213,13 @@ impl Supervisor {
         run: &Run,
         class: Class,
         verdict: Verdict,
-        status: Status,
+        report: &ExitReport,
     ) {
-        let ran = if run.spawned { run.age(self.now.mono) } else { Duration::ZERO };
+        let status = report.status;
+        let mut lived = run.lived(self.now.mono);
+        lived.signed |= report.spoke;
         let agent = &mut self.agents[id.index()];
-        agent.life.counters.note_life(&agent.policy, ran);
+        agent.life.counters.note_life(&agent.policy, lived);
         let consecutive_failures = agent.life.counters.failures;
         self.tell(
             id,
@@ -225,7 +228,7 @@ impl Supervisor {
                 kind: class.kind(),
                 exit_code: status.exit_code(),
                 signal: status.signal(),
-                ran_s: Seconds(ran),
+                ran_s: Seconds(lived.ran),
                 verdict,
                 counted: false,
                 consecutive_failures,

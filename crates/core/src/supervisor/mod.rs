@@ -21,7 +21,7 @@ use alloc::vec::Vec;
 use core::mem;
 use core::time::Duration;
 
-use crate::agent::{Agent, Launch, Overdue, Phase, Rung, Why};
+use crate::agent::{Agent, Launch, Overdue, Phase, Rung, Sign, Why};
 use crate::input::{Ask, Effect, Input, Outbox};
 use crate::limit::{Gauge, Limit, Span};
 use crate::name::{AgentId, GroupId, Name, RunId};
@@ -177,7 +177,11 @@ impl Supervisor {
             Input::PromptSeen { agent, run, waiting } => self.prompted(agent, run, waiting),
             Input::Extended { agent, run, by } => self.extend(agent, run, by),
             Input::ProbeFailed { agent, run } => self.probe_failed(agent, run),
-            Input::Overspent { agent, run } => self.end_run(agent, run, Why::Overspent),
+            Input::Overspent { agent, run } if self.lives(agent) => {
+                self.end_run(agent, run, Why::Overspent);
+            }
+            // The run has ended by itself; its report says whether it spent too much.
+            Input::Overspent { .. } => {}
             Input::ShutdownWished { agent, run } => self.wished(agent, run),
             Input::WaitOver(agent) => self.wait_over(agent),
             Input::Triggered(agent) => self.triggered(agent),
@@ -370,7 +374,7 @@ impl Supervisor {
             agent.life.counters.succeed(&agent.policy);
         }
         if let Some(run) = agent.life.phase.run_mut() {
-            run.beaten = true;
+            run.sign = Sign::Beat;
             // An extension that was granted is not cut short by a beat.
             run.silent_since = run.silent_since.max(now);
             run.idle_since = run.idle_since.max(now);
@@ -384,6 +388,7 @@ impl Supervisor {
             return;
         }
         if let Some(run) = self.agents[id.index()].life.phase.run_mut() {
+            run.sign = run.sign.max(Sign::Active);
             run.idle_since = run.idle_since.max(self.now.mono);
         }
         self.prove(id);
@@ -449,11 +454,16 @@ impl Supervisor {
 
     /// A probe that fails because the run has ended says nothing of what it died of.
     fn probe_failed(&mut self, id: AgentId, run: RunId) {
-        let agent = self.agents.get(id.index());
-        let known = agent.and_then(|agent| agent.life.phase.run());
-        if known.is_none_or(|run| run.ended.is_none()) {
+        if self.lives(id) {
             self.end_run(id, run, Why::Unresponsive);
         }
+    }
+
+    /// Whether the process of the agent's run has not ended yet.
+    fn lives(&self, id: AgentId) -> bool {
+        let agent = self.agents.get(id.index());
+        let run = agent.and_then(|agent| agent.life.phase.run());
+        run.is_some_and(|run| run.ended.is_none())
     }
 
     fn end_run(&mut self, id: AgentId, run: RunId, why: Why) {

@@ -6,7 +6,7 @@ use core::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::Supervisor;
-use crate::agent::Phase;
+use crate::agent::{Phase, Sign};
 use crate::class::Class;
 use crate::name::{AgentId, RunId};
 use crate::record::{Trip, WaitReason};
@@ -107,7 +107,7 @@ impl Supervisor {
     pub fn beat_age(&self, id: AgentId, now: Mono) -> Option<Duration> {
         let run = self.life(id).phase.run()?;
         let asked = self.policy(id).heartbeat.is_some();
-        (asked || run.beaten).then(|| now.since(run.silent_since))
+        (asked || run.sign == Sign::Beat).then(|| now.since(run.silent_since))
     }
 
     /// What can be seen of an agent.

@@ -145,7 +145,7 @@ impl Supervisor {
         if let Some(run) = self.life(id).phase.run().cloned() {
             // It wanted to end, and has; any other end is one that nobody saw.
             let class = if run.wished.is_some() { Class::Voluntary } else { Class::Lost };
-            self.tell_end(id, &run, class, Verdict::Rest, Status::Unseen);
+            self.tell_end(id, &run, class, Verdict::Rest, &Status::Unseen.into());
             if declared && class == Class::Voluntary && self.life(id).goal == Goal::Up {
                 self.rest(id, Rest::Done);
             }

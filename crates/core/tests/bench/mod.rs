@@ -154,7 +154,7 @@ impl Bench {
     pub fn end_as(&mut self, who: &str, class: Class, resets_in: Option<Duration>) {
         let resets_at = resets_in.map(|span| self.clock().wall + span);
         let finding = Some(Finding { class, evidence: None, resets_at });
-        self.end(who, ExitReport { status: Status::Exited(1), finding });
+        self.end(who, ExitReport { status: Status::Exited(1), finding, spoke: true });
     }
 
     /// Lets time pass, with everything that comes due in it.

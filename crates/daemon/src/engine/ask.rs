@@ -531,7 +531,7 @@ impl Engine {
         let Some(agent) = self.supervisor.known(&key.agent) else { return };
         let status = Status::NotSpawned { usable: false };
         let finding = Finding { class: Class::Config, evidence: Some(why.into()), resets_at: None };
-        let report = ExitReport { status, finding: Some(finding) };
+        let report = ExitReport { status, finding: Some(finding), spoke: false };
         self.handle(Input::Exited { agent, run: key.run, report });
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use defib_autopsy::Opinion;
 use defib_core::run::{ExitReport, Finding, Status};
-use defib_core::{Class, Input, Mono, Preset, Signal, Wall};
+use defib_core::{Class, Input, Mono, Name, Preset, Signal, State, Wall};
 use defib_history::Usage;
 use defib_host::clock::now;
 use defib_host::output::RunOutput;
@@ -112,7 +112,7 @@ impl Engine {
         // Before the next run begins, which has others.
         let secrets = self.redactor(&key, &tail);
         self.note_session(&key, &opinion);
-        self.judge(&key, opinion);
+        self.judge(&key, opinion, !tail.is_empty());
         self.send(&Request::Acknowledge(key.clone()));
         self.note_tail(key.agent, key.run, &tail, &secrets);
     }
@@ -122,17 +122,24 @@ impl Engine {
         let now = now().mono;
         while let Some(late) = self.dying.iter_mut().find(|dying| dying.give_up <= now) {
             let (key, opinion) = (late.key.clone(), late.opinion.take());
-            self.judge(&key, opinion.unwrap_or(Opinion { finding: None, session: None }));
+            // Nobody knows whether it wrote something, so it gets the benefit of the doubt.
+            self.judge(&key, opinion.unwrap_or(Opinion { finding: None, session: None }), true);
         }
     }
 
-    fn judge(&mut self, key: &RunKey, opinion: Opinion) {
+    /// Reports the end to the core. `spoke` says whether the run wrote anything.
+    fn judge(&mut self, key: &RunKey, opinion: Opinion, spoke: bool) {
         // Whoever has been given up on was judged already.
         let Some(at) = self.dying.iter().position(|dying| dying.key == *key) else { return };
         let Dying { status, end, .. } = self.dying.swap_remove(at);
+        let finished = opinion.finding.as_ref().is_some_and(|finding| {
+            let by_itself = finding.evidence.is_some() || !self.is_stopping(&key.agent);
+            finding.class == Class::Done && by_itself
+        });
         let finding = opinion.finding.filter(|finding| finding.evidence.is_some());
-        // Why we ended it ourselves goes before what it said of that.
-        let finding = self.overspent(key).or(finding);
+        // The reason why we ended a run goes before its own words, unless the run had finished by then.
+        let overspent = self.overspent(key).filter(|_| !finished);
+        let finding = overspent.or(finding);
         let finding = self.unless_session_was_lost(key, finding);
         let finding = self.unless_known_before(key, status, finding);
         let is_its_own = self.is_a_runs(end.peak_bytes);
@@ -143,11 +150,17 @@ impl Engine {
         };
         // Before the death is told, so that it is told with it.
         self.used.insert(key.agent.clone(), (key.run, used));
-        self.report(key, ExitReport { status, finding });
+        self.report(key, ExitReport { status, finding, spoke });
         if end.leftovers_killed > 0 {
             let count = end.leftovers_killed.into();
             self.tell("leftovers-ended", Some(key.clone()), [("processes", count)]);
         }
+    }
+
+    /// Whether we are ending the agent's run.
+    fn is_stopping(&self, name: &Name) -> bool {
+        let id = self.supervisor.known(name);
+        id.is_some_and(|id| self.supervisor.sight(id).state == State::Stopping)
     }
 
     /// Whether a largest memory was that of a run: one that is not above the keeper's own may be what
@@ -182,7 +195,7 @@ impl Engine {
         let class = self.supervisor.policy(agent).class_of(status);
         let finding =
             evidence.map(|evidence| Finding { class, evidence: Some(evidence), resets_at: None });
-        self.report(key, ExitReport { status, finding });
+        self.report(key, ExitReport { status, finding, spoke: false });
     }
 
     fn report(&mut self, key: &RunKey, mut report: ExitReport) {

@@ -6,6 +6,7 @@
 //! Whatever is cut is cut afterwards: a part of a secret is none that anybody knows.
 
 use std::borrow::Cow;
+use std::sync::{Arc, OnceLock};
 
 use defib_autopsy::EVIDENCE_CHARS;
 use defib_core::Name;
@@ -15,11 +16,32 @@ use defib_host::protocol::RunKey;
 use super::Engine;
 use crate::liveness::TokenHash;
 
+/// Secrets with more bytes than this are made ready to be searched on a thread of their own.
+const MANY_BYTES: usize = 16 << 10;
+
 /// The secrets of an agent's latest run.
 #[derive(Debug)]
 pub(super) struct Secrets {
-    values: Vec<String>,
-    redactor: Redactor,
+    values: Arc<[String]>,
+    redactor: Arc<OnceLock<Redactor>>,
+}
+
+impl Secrets {
+    fn new(values: Vec<String>) -> Secrets {
+        let secrets = Secrets { values: values.into(), redactor: Arc::default() };
+        if secrets.values.iter().map(String::len).sum::<usize>() > MANY_BYTES {
+            let (values, redactor) = (secrets.values.clone(), secrets.redactor.clone());
+            // Without a thread the first use makes it ready.
+            let _ = std::thread::Builder::new()
+                .name("secrets".to_owned())
+                .spawn(move || redactor.get_or_init(|| Redactor::new(&values)).clone());
+        }
+        secrets
+    }
+
+    fn redactor(&self) -> &Redactor {
+        self.redactor.get_or_init(|| Redactor::new(&self.values))
+    }
 }
 
 impl Engine {
@@ -31,9 +53,8 @@ impl Engine {
         let values = values.unwrap_or_default();
         if values.is_empty() {
             self.secrets.remove(name);
-        } else if self.secrets.get(name).is_none_or(|known| known.values != values) {
-            let redactor = Redactor::new(&values);
-            self.secrets.insert(name.clone(), Secrets { values, redactor });
+        } else if self.secrets.get(name).is_none_or(|known| *known.values != *values) {
+            self.secrets.insert(name.clone(), Secrets::new(values));
         }
     }
 
@@ -46,9 +67,9 @@ impl Engine {
             None => TokenHash::named_in(output).collect(),
         };
         if tokens.is_empty() {
-            return secrets.map(|secrets| secrets.redactor.clone()).unwrap_or_default();
+            return secrets.map(|secrets| secrets.redactor().clone()).unwrap_or_default();
         }
-        let values = secrets.map(|secrets| secrets.values.as_slice()).unwrap_or_default();
+        let values = secrets.map(|secrets| &*secrets.values).unwrap_or_default();
         let values = values.iter().map(String::as_str).chain(tokens);
         Redactor::new(&values.collect::<Vec<_>>())
     }
@@ -57,7 +78,7 @@ impl Engine {
     pub(super) fn without_secrets(&self, name: &Name, text: &str) -> String {
         let text = self.without_token(name, text);
         match self.secrets.get(name) {
-            Some(secrets) => secrets.redactor.text(&text).into_owned(),
+            Some(secrets) => secrets.redactor().text(&text).into_owned(),
             None => text.into_owned(),
         }
     }
@@ -66,7 +87,7 @@ impl Engine {
     pub(super) fn evidence_without_secrets(&self, name: &Name, line: &str) -> String {
         let line = self.without_token(name, line);
         match self.secrets.get(name) {
-            Some(secrets) => secrets.redactor.beginning(&line, EVIDENCE_CHARS),
+            Some(secrets) => secrets.redactor().beginning(&line, EVIDENCE_CHARS),
             None => line.chars().take(EVIDENCE_CHARS).collect(),
         }
     }
@@ -75,7 +96,7 @@ impl Engine {
     pub(super) fn row_without_secrets(&self, name: &Name, row: &str) -> String {
         let row = self.without_token(name, row);
         match self.secrets.get(name) {
-            Some(secrets) => secrets.redactor.piece(&row),
+            Some(secrets) => secrets.redactor().piece(&row),
             None => row.into_owned(),
         }
     }

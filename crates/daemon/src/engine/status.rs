@@ -51,7 +51,8 @@ impl Engine {
             reason: self
                 .stuck_word(name, sight.run)
                 .or_else(|| sight.reason.map(reason_word))
-                .or_else(|| self.held_word(name)),
+                .or_else(|| self.held_word(name))
+                .or_else(|| Some(looping(view?.loops_per_hour(now.mono)?))),
             pid: self.processes.get(name).map(|process| process.pid),
             run: sight.run,
             restarts: sight.restarts,
@@ -254,4 +255,9 @@ fn reason_word(reason: Reason) -> String {
 /// Without the fraction of a millisecond that nobody wants to read.
 fn whole(span: std::time::Duration) -> std::time::Duration {
     std::time::Duration::from_millis(u64::try_from(span.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// The reason shown for an agent that ends cleanly again and again.
+fn looping(runs_per_hour: u64) -> String {
+    format!("looping, {runs_per_hour} runs/h")
 }

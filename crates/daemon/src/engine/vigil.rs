@@ -220,7 +220,12 @@ impl Engine {
     /// What came of a run's probes.
     pub(super) fn probed(&mut self, key: &RunKey, probed: Probed) {
         match probed {
-            Probed::Good => self.ready_by(key, ReadyBy::Probe),
+            Probed::Good => {
+                if let Some(agent) = self.supervisor.known(&key.agent) {
+                    self.hand_over(now(), Input::ActivitySeen { agent, run: key.run });
+                }
+                self.ready_by(key, ReadyBy::Probe);
+            }
             Probed::Bad(why) => {
                 let Some(agent) = self.supervisor.known(&key.agent) else { return };
                 if self.supervisor.live_run(agent) == Some(key.run) {

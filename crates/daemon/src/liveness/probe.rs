@@ -37,15 +37,15 @@ pub(crate) enum Probed {
 
 /// Probes until it has to be said that the run does not answer.
 ///
-/// With `makes_ready` a run is starting until the first good answer: bad ones before that do not
-/// count, and come sooner.
+/// The first good answer is told too: it is a sign of life. With `makes_ready` a run is starting until
+/// then: bad answers before that do not count, and come sooner.
 pub(crate) async fn watch(
     probe: Probe,
     makes_ready: bool,
     run: impl Fn(Vec<String>, Duration) -> oneshot::Receiver<CommandEnd> + Send + Sync,
     tell: impl Fn(Probed) + Send,
 ) {
-    let (mut starting, mut failures) = (makes_ready, 0_u32);
+    let (mut starting, mut passed, mut failures) = (makes_ready, false, 0_u32);
     if starting {
         tokio::time::sleep(probe.every.min(STARTING / 10)).await;
     } else {
@@ -67,8 +67,8 @@ pub(crate) async fn watch(
         match answer {
             Ok(()) => {
                 failures = 0;
-                if starting {
-                    starting = false;
+                starting = false;
+                if !std::mem::replace(&mut passed, true) {
                     tell(Probed::Good);
                 }
             }

@@ -3,7 +3,7 @@
 //! Both are counted anew here, from deaths, beats and starts alone. A daemon that dies, a policy that
 //! changes or a restart by others must not lose or invent any.
 
-use defib_core::policy::{Pace, Policy, Reset};
+use defib_core::policy::{Pace, Policy, Reset, SHORT_LIFE, ShortDone};
 use defib_core::record::Cause;
 use defib_core::{Class, Goal, Record, Verdict, What};
 
@@ -13,6 +13,8 @@ use crate::fleet::forest::{Forest, Slot};
 #[derive(Debug, Clone, Copy, Default)]
 struct Count {
     failures: u64,
+    /// Early clean ends in a row.
+    loops: u64,
     restarts: u32,
     generation: u64,
     died_of: Option<Class>,
@@ -33,12 +35,12 @@ impl Counts {
 
     /// The machine started anew: failures are forgotten.
     pub(crate) fn reboot(&mut self) {
-        self.counts.iter_mut().for_each(|count| count.failures = 0);
+        self.counts.iter_mut().for_each(|count| (count.failures, count.loops) = (0, 0));
     }
 
     /// The agent is a new one.
     pub(crate) fn forget(&mut self, slot: Slot) {
-        self.counts[slot].failures = 0;
+        (self.counts[slot].failures, self.counts[slot].loops) = (0, 0);
     }
 
     /// The agent has beaten, and the supervisor has heard it.
@@ -60,7 +62,7 @@ impl Counts {
         match &record.what {
             What::RunStarted { cause, restarts, .. } => {
                 if std::mem::replace(&mut count.generation, plant.generation) != plant.generation {
-                    (count.failures, count.restarts) = (0, 0);
+                    (count.failures, count.loops, count.restarts) = (0, 0, 0);
                 }
                 match cause {
                     Cause::Restart => count.restarts += 1,
@@ -80,8 +82,15 @@ impl Counts {
                     count.failures = 0;
                 }
                 if !booting {
-                    count.failures =
-                        failures_after(count.failures, &plant.policy, *class, *verdict);
+                    let before = count.failures;
+                    count.failures = failures_after(before, &plant.policy, *class, *verdict);
+                    let is_loop =
+                        plant.policy.short_done == ShortDone::Loop && ran_s.0 < SHORT_LIFE;
+                    if *class == Class::Done {
+                        count.loops = if is_loop { count.loops + 1 } else { 0 };
+                    } else if count.failures > before {
+                        count.loops = 0;
+                    }
                 }
                 count.died_of = Some(*class);
                 same(slot, "failures in a row", *consecutive_failures, count.failures)
@@ -90,16 +99,17 @@ impl Counts {
                 let Some(class) = count.died_of.take() else { return Ok(()) };
                 let counts_failures = plant.policy.treatment(class).pace != Pace::Environment
                     && plant.policy.reset != Reset::Window;
-                let expected = if class == Class::Done { 1 } else { count.failures };
+                let expected =
+                    if class == Class::Done { count.loops.max(1) } else { count.failures };
                 if counts_failures { same(slot, "attempt", *attempt, expected) } else { Ok(()) }
             }
             What::Revived => {
-                (count.failures, count.restarts) = (0, 0);
+                (count.failures, count.loops, count.restarts) = (0, 0, 0);
                 Ok(())
             }
             What::Stopped { goal } => {
                 if *goal != Goal::Stopped {
-                    (count.failures, count.restarts) = (0, 0);
+                    (count.failures, count.loops, count.restarts) = (0, 0, 0);
                 }
                 Ok(())
             }

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use defib_core::limit::{Limit, Measure, Span};
-use defib_core::policy::{Policy, Reset};
+use defib_core::policy::{Policy, Reset, ShortDone};
 use defib_core::record::Cause;
 use defib_core::{Class, Goal, Mono, Record, What};
 
@@ -247,14 +247,7 @@ impl Ledger {
             if limit.measure != Measure::Restarts {
                 continue;
             }
-            let counted = self.entries.get(*from..).unwrap_or_default();
-            let counted = match limit.span {
-                Span::Consecutive => {
-                    let success = counted.iter().rposition(|(_, entry)| *entry == Entry::Success);
-                    &counted[success.unwrap_or(0)..]
-                }
-                Span::Rolling(_) | Span::Tumbling(_) | Span::Lifetime => counted,
-            };
+            let counted = self.counted_for(limit, *from);
             let count = held(limit.span, times(counted, Entry::Restart), now);
             Invariant::Limits.check(count <= limit.max, || {
                 format!("a{slot}: {count} restarts under {limit:?}")
@@ -263,10 +256,22 @@ impl Ledger {
         Ok(())
     }
 
+    /// The entries that a limit looks at, of those from `from` on.
+    fn counted_for(&self, limit: &Limit, from: usize) -> &[(Mono, Entry)] {
+        let counted = self.entries.get(from..).unwrap_or_default();
+        match limit.span {
+            Span::Consecutive => {
+                let success = counted.iter().rposition(|(_, entry)| *entry == Entry::Success);
+                &counted[success.unwrap_or(0)..]
+            }
+            Span::Rolling(_) | Span::Tumbling(_) | Span::Lifetime => counted,
+        }
+    }
+
     fn counted_death(&mut self, now: Mono) {
         self.entries.push((now, Entry::CountedDeath));
         for (limit, from) in &self.limits {
-            let counted = self.entries.get(*from..).unwrap_or_default();
+            let counted = self.counted_for(limit, *from);
             if limit.measure == Measure::Deaths
                 && held(limit.span, times(counted, Entry::CountedDeath), now) >= limit.max
             {
@@ -306,6 +311,6 @@ fn is_success(policy: &Policy, class: Class, ran: Duration) -> bool {
         Reset::Stable | Reset::Beat => ran >= policy.stable_after,
         Reset::Success | Reset::Window => false,
     };
-    let short_done = policy.short_done_counts && ran < policy.stable_after;
+    let short_done = policy.short_done == ShortDone::Death && ran < policy.stable_after;
     class != Class::Broke && (stable || (class == Class::Done && !short_done))
 }
