@@ -131,6 +131,9 @@ pub struct Agent {
     pub resume: Option<Box<Command>>,
     /// The file whose touch is a beat, where the agent has a path of its own.
     pub heartbeat_file: Option<PathBuf>,
+    /// How long a run may go on after its final record.
+    #[serde(default)]
+    pub linger: Linger,
     /// How its health is asked for from outside.
     pub probe: Option<Box<Probe>>,
     /// Who says that it is ready.
@@ -155,6 +158,33 @@ pub struct Agent {
     pub log: Log,
     /// What it may spend; shared like the policy.
     pub budget: Arc<Budget>,
+}
+
+/// How long a run may go on after the record that ends its work.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Linger {
+    /// As long as is usual for its kind.
+    #[default]
+    Usual,
+    /// As long as it wants.
+    Off,
+    /// This long.
+    For(Duration),
+}
+
+impl Linger {
+    /// The usual time.
+    pub const USUAL: Duration = Duration::from_secs(30);
+
+    /// The time, if there is a limit.
+    pub const fn limit(self) -> Option<Duration> {
+        match self {
+            Linger::Usual => Some(Linger::USUAL),
+            Linger::Off => None,
+            Linger::For(time) => Some(time),
+        }
+    }
 }
 
 /// What to run.

@@ -21,6 +21,7 @@ mod isolation;
 mod json;
 mod keeper_death;
 mod lifecycle;
+mod linger;
 mod liveness;
 mod logs;
 mod many;

@@ -14,8 +14,8 @@ use defib_core::preset::Preset;
 use defib_core::signal::Signal;
 
 use crate::config::{
-    Agent, AgentKind, Budget, Burn, Command, Leftovers, Log, OsLimits, Probe, ProbeTarget, ReadyBy,
-    Views,
+    Agent, AgentKind, Budget, Burn, Command, Leftovers, Linger, Log, OsLimits, Probe, ProbeTarget,
+    ReadyBy, Views,
 };
 use crate::diagnostic::Findings;
 use crate::fields::{Datum, Layers};
@@ -86,6 +86,7 @@ pub(super) fn agent(
         umask: own.count("umask"),
         resume: resume.map(Box::new),
         heartbeat_file: path(own.merged("heartbeat"), "file"),
+        linger: linger(own),
         probe: probe.map(Box::new),
         ready,
         // The caller's, who knows where they are written.
@@ -100,6 +101,14 @@ pub(super) fn agent(
         log: log(own.merged("log")),
         budget: Arc::new(budget(own.merged("budget"))),
     })
+}
+
+fn linger(own: Layers<'_>) -> Linger {
+    match own.duration("linger") {
+        Some(time) => Linger::For(time),
+        None if own.text("linger").is_some() => Linger::Off,
+        None => Linger::Usual,
+    }
 }
 
 fn path(own: Layers<'_>, key: &str) -> Option<PathBuf> {

@@ -9,8 +9,8 @@ use crate::words::{
 };
 
 use super::format::{
-    ANY, CAPABILITY, DURATION, EXIT_CODE, HOST_PORT, LENGTH, NAME, PATH, SIGNAL, SIZE, TEXT,
-    TRIGGER, UMASK, UNIT, URL, VARIABLE, VARIABLES,
+    ANY, CAPABILITY, DURATION, EXIT_CODE, HOST_PORT, LENGTH, LENGTH_OR_OFF, NAME, PATH, SIGNAL,
+    SIZE, TEXT, TRIGGER, UMASK, UNIT, URL, VARIABLE, VARIABLES,
 };
 use super::{Field, Keys, List, Map, Shape, Table, Words};
 
@@ -278,6 +278,12 @@ pub(crate) const AGENT: Table = Table {
             Shape::Table(&HANG),
             "When a silent run counts as hung.",
             r#"{ silent_for = "15m" }"#,
+        ),
+        Field::new(
+            "linger",
+            Shape::Text(&LENGTH_OR_OFF),
+            "How long a run may go on after the record that ends its work, or `off`. 30s unless set, for the kinds that print such a record.",
+            r#""30s""#,
         ),
         Field::new(
             "probe",

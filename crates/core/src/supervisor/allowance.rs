@@ -27,7 +27,10 @@ impl Supervisor {
         let is_spent = self.spent_until(id).is_some();
         match self.life(id).phase {
             // What ran before a reboot has ended with it; the boot has still to say so.
-            Phase::Starting(_) | Phase::Running(_) if is_spent && !self.rebooted => {
+            // A run that has finished its work spends nothing more: it rests as what it finished as.
+            Phase::Starting(ref run) | Phase::Running(ref run)
+                if is_spent && !self.rebooted && run.finished.is_none() =>
+            {
                 self.begin_stop(id, Why::SpentUp);
             }
             Phase::Waiting { reason: REASON, then, .. } if !is_spent => self.launch(id, then),

@@ -115,6 +115,8 @@ pub(crate) enum Ask {
     Coroner(Said),
     /// It has been examined, and what it spent is known.
     Metered(Box<Examined>),
+    /// A run has finished its work, or works again.
+    Finished(RunKey, bool),
     /// The last output of a run that another daemon saw end.
     Tail(RunKey, Vec<u8>),
     /// The ledger has something to say.
@@ -213,6 +215,7 @@ impl Engine {
             Ask::Scribe(event) => self.hear_scribe(event),
             Ask::Coroner(said) => self.hear_coroner(said),
             Ask::Metered(examined) => self.examined(*examined),
+            Ask::Finished(key, finished) => self.finish_seen(&key, finished),
             Ask::Tail(key, tail) => self.hear_tail(key, &tail),
             Ask::Ledger(notice) => self.hear_ledger(notice),
             Ask::Stored(ticket) => self.stored(ticket),
@@ -287,6 +290,7 @@ impl Engine {
             | Ask::Scribe(_)
             | Ask::Coroner(_)
             | Ask::Metered(_)
+            | Ask::Finished(..)
             | Ask::Tail(..)
             | Ask::Ledger(_)
             | Ask::Stored(_)

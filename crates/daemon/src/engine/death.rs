@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use defib_autopsy::Opinion;
 use defib_core::run::{ExitReport, Finding, Status};
-use defib_core::{Class, Input, Mono, Preset, Signal, Wall};
+use defib_core::{Class, Input, Mono, Preset, Signal, State, Wall};
 use defib_history::Usage;
 use defib_host::clock::now;
 use defib_host::output::RunOutput;
@@ -75,9 +75,12 @@ impl Engine {
         let recipe = self.recipe(&key.agent);
         let policy = self.supervisor.known(&key.agent).map(|id| self.supervisor.shared_policy(id));
         let rules = recipe.and_then(|(project, _)| self.rules.get(&project.config.project));
+        let id = self.supervisor.known(&key.agent);
+        let stopped = id.is_some_and(|id| self.supervisor.sight(id).state == State::Stopping);
         CaseFile {
             key: key.clone(),
             status,
+            stopped,
             oom,
             died,
             kind: self.kind(&key.agent),
@@ -122,7 +125,7 @@ impl Engine {
         let now = now().mono;
         while let Some(late) = self.dying.iter_mut().find(|dying| dying.give_up <= now) {
             let (key, opinion) = (late.key.clone(), late.opinion.take());
-            self.judge(&key, opinion.unwrap_or(Opinion { finding: None, session: None }));
+            self.judge(&key, opinion.unwrap_or_default());
         }
     }
 
@@ -131,6 +134,7 @@ impl Engine {
         let Some(at) = self.dying.iter().position(|dying| dying.key == *key) else { return };
         let Dying { status, end, .. } = self.dying.swap_remove(at);
         let finding = opinion.finding.filter(|finding| finding.evidence.is_some());
+        self.note_finished(key, opinion.finished, finding.as_ref());
         // Why we ended it ourselves goes before what it said of that.
         let finding = self.overspent(key).or(finding);
         let finding = self.unless_session_was_lost(key, finding);
@@ -161,7 +165,19 @@ impl Engine {
         peak_bytes > self.keepers_peak
     }
 
-    /// Why a run was ended, or wanted to end, is no matter for an autopsy.
+    /// A run may have printed its final record just before the clock ended it. Then that record decides,
+    /// unless it only says that the run was broken off, which is what the clock did.
+    fn note_finished(&mut self, key: &RunKey, finished: bool, finding: Option<&Finding>) {
+        let decides = |found: &Finding| !matches!(found.class, Class::Error | Class::Interrupted);
+        if let (true, true, Some(agent)) =
+            (finished, finding.is_some_and(decides), self.supervisor.known(&key.agent))
+        {
+            self.hand_over(now(), Input::FinishSeen { agent, run: key.run, finished: true });
+        }
+    }
+
+    /// Why a run was ended, or wanted to end, is no matter for an autopsy. A final record is: what was
+    /// held against a run before it finished its work counts no more.
     fn unless_known_before(
         &self,
         key: &RunKey,
@@ -172,6 +188,10 @@ impl Engine {
         else {
             return finding;
         };
+        let has_wished = self.supervisor.life(agent).wished() == Some(key.run);
+        if self.supervisor.has_finished(agent) && !has_wished {
+            return finding;
+        }
         let class = self.supervisor.policy(agent).class_of(status);
         Some(Finding { class, evidence: Some(why), resets_at: None })
     }

@@ -41,7 +41,9 @@ impl Money {
     ) -> io::Result<Money> {
         let (ledger, told) = (handle.ledger().clone(), handle.clone());
         clerk.start(move |notice| told.tell(Ask::Ledger(notice)))?;
-        let meters = Meters::start(home, ledger.clone())?;
+        let told = handle.clone();
+        let finished = move |key, finished| told.tell(Ask::Finished(key, finished));
+        let meters = Meters::start(home, ledger.clone(), finished)?;
         let kept = kept.and_then(|bytes| serde_json::from_slice(bytes).ok());
         let otlp = kept.and_then(|kept| Receiver::start(kept, ledger.clone()).ok());
         Ok(Money { ledger, meters, otlp, overspent: BTreeMap::new() })
@@ -206,7 +208,7 @@ impl Engine {
         let (_, agent) = self.recipe(&key.agent)?;
         let exports = match Kind::of(self.kind(&key.agent)) {
             Some(Kind::Claude | Kind::Codex | Kind::Gemini) => true,
-            Some(Kind::Aider) | None => false,
+            Some(Kind::Opencode | Kind::Aider) | None => false,
         };
         if !exports && !has_bounds(&agent.budget) {
             return None;

@@ -10,6 +10,7 @@ pub(crate) mod burn;
 mod claude;
 mod codex;
 mod gemini;
+mod opencode;
 pub(crate) mod otlp;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +19,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use defib_autopsy::{Follower, Kind as Sort, Progress, prints_final_record};
 use defib_core::{Name, RunId};
+use defib_host::protocol::RunKey;
 use serde_json::Value;
 
 use crate::ledger::{Amounts, Ledger, Meter, Told, micros};
@@ -40,19 +43,30 @@ pub(crate) enum Kind {
     Claude,
     Codex,
     Gemini,
+    Opencode,
     Aider,
 }
 
 impl Kind {
     /// Whose records an agent's output has, where they say what it uses.
-    pub(crate) const fn of(kind: defib_autopsy::Kind) -> Option<Kind> {
-        use defib_autopsy::Kind as Sort;
+    pub(crate) const fn of(kind: Sort) -> Option<Kind> {
         match kind {
             Sort::Claude => Some(Kind::Claude),
             Sort::Codex => Some(Kind::Codex),
             Sort::Gemini => Some(Kind::Gemini),
+            Sort::Opencode => Some(Kind::Opencode),
             Sort::Aider => Some(Kind::Aider),
-            Sort::Opencode | Sort::Goose | Sort::Python | Sort::Node | Sort::Generic => None,
+            Sort::Goose | Sort::Python | Sort::Node | Sort::Generic => None,
+        }
+    }
+
+    const fn sort(self) -> Sort {
+        match self {
+            Kind::Claude => Sort::Claude,
+            Kind::Codex => Sort::Codex,
+            Kind::Gemini => Sort::Gemini,
+            Kind::Opencode => Sort::Opencode,
+            Kind::Aider => Sort::Aider,
         }
     }
 }
@@ -62,6 +76,7 @@ enum Tally {
     Claude(claude::Tally),
     Codex(codex::Tally),
     Gemini(gemini::Tally),
+    Opencode(opencode::Tally),
     Aider(aider::Tally),
 }
 
@@ -71,6 +86,7 @@ impl Tally {
             Kind::Claude => Tally::Claude(claude::Tally::default()),
             Kind::Codex => Tally::Codex(codex::Tally::default()),
             Kind::Gemini => Tally::Gemini(gemini::Tally::default()),
+            Kind::Opencode => Tally::Opencode(opencode::Tally::default()),
             Kind::Aider => Tally::Aider(aider::Tally::default()),
         }
     }
@@ -82,6 +98,7 @@ impl Tally {
             Tally::Claude(tally) => record(line, "usage\"", |record| tally.take(record)),
             Tally::Codex(tally) => record(line, "\"type\"", |record| tally.take(record)),
             Tally::Gemini(tally) => record(line, "\"type\"", |record| tally.take(record)),
+            Tally::Opencode(tally) => record(line, "step_finish", |record| tally.take(record)),
             Tally::Aider(tally) => tally.take(line),
         }
     }
@@ -91,7 +108,9 @@ impl Tally {
         match self {
             Tally::Codex(tally) => tally.threads(),
             // What these tell of a session begins with the process.
-            Tally::Claude(_) | Tally::Gemini(_) | Tally::Aider(_) => BTreeMap::new(),
+            Tally::Claude(_) | Tally::Gemini(_) | Tally::Opencode(_) | Tally::Aider(_) => {
+                BTreeMap::new()
+            }
         }
     }
 
@@ -100,6 +119,7 @@ impl Tally {
             Tally::Claude(tally) => tally.used(),
             Tally::Codex(tally) => tally.used(),
             Tally::Gemini(tally) => tally.used(),
+            Tally::Opencode(tally) => tally.used(),
             Tally::Aider(tally) => tally.used(),
         }
     }
@@ -107,7 +127,7 @@ impl Tally {
 
 /// What an output of each kind comes to, whatever is in it.
 pub(crate) fn read_any(output: &[u8]) -> usize {
-    let kinds = [Kind::Claude, Kind::Codex, Kind::Gemini, Kind::Aider];
+    let kinds = [Kind::Claude, Kind::Codex, Kind::Gemini, Kind::Opencode, Kind::Aider];
     let amounts = kinds.map(|kind| {
         let (mut lines, mut tally) = (Lines::default(), Tally::new(kind));
         lines.take(output, |line| tally.take(line));
@@ -246,10 +266,21 @@ pub(crate) struct Meters {
 }
 
 impl Meters {
-    /// Starts the thread that reads.
-    pub(crate) fn start(home: PathBuf, ledger: Ledger) -> io::Result<Meters> {
+    /// Starts the thread that reads. `finished` is called on it when a run has finished its work, or
+    /// works again; it must not block.
+    pub(crate) fn start(
+        home: PathBuf,
+        ledger: Ledger,
+        finished: impl Fn(RunKey, bool) + Send + 'static,
+    ) -> io::Result<Meters> {
         let shared = Arc::new(Shared::default());
-        let mut desk = Desk { shared: shared.clone(), home, ledger, readings: BTreeMap::new() };
+        let mut desk = Desk {
+            shared: shared.clone(),
+            home,
+            ledger,
+            finished: Box::new(finished),
+            readings: BTreeMap::new(),
+        };
         std::thread::Builder::new().name("meters".to_owned()).spawn(move || desk.work())?;
         Ok(Meters { shared })
     }
@@ -295,12 +326,43 @@ struct Reading {
     lines: Lines,
     tally: Tally,
     told: Used,
+    work: Work,
+}
+
+/// Whether a run has finished its work, by its records.
+struct Work {
+    kind: Sort,
+    follower: Follower,
+    finished: bool,
+    /// What the engine was told.
+    told: bool,
+}
+
+impl Work {
+    fn new(kind: Sort) -> Work {
+        Work { kind, follower: Follower::default(), finished: false, told: false }
+    }
+
+    fn take(&mut self, line: &[u8]) {
+        if prints_final_record(self.kind)
+            && let Some(progress) = self.follower.take(self.kind, line)
+        {
+            self.finished = progress == Progress::Finished;
+        }
+    }
+
+    /// Whether it has finished, where that is news.
+    fn news(&mut self) -> Option<bool> {
+        let is_news = self.finished != std::mem::replace(&mut self.told, self.finished);
+        is_news.then_some(self.finished)
+    }
 }
 
 struct Desk {
     shared: Arc<Shared>,
     home: PathBuf,
     ledger: Ledger,
+    finished: Box<dyn Fn(RunKey, bool) + Send>,
     readings: BTreeMap<(Name, RunId), Reading>,
 }
 
@@ -336,6 +398,7 @@ impl Desk {
                 lines: Lines::default(),
                 tally: Tally::new(*kind),
                 told: Used::default(),
+                work: Work::new(kind.sort()),
             });
         }
         (std::mem::take(&mut state.grown), std::mem::take(&mut state.finished))
@@ -350,6 +413,9 @@ impl Desk {
             if reading.read(&folder, *run, TURN) {
                 // The others have their turn first.
                 self.shared.lock().grown.insert(agent.clone());
+            }
+            if let Some(finished) = reading.work.news() {
+                (self.finished)(RunKey { agent: agent.clone(), run: *run }, finished);
             }
             if let Some(totals) = reading.news() {
                 reading.tell_threads(&self.ledger, agent, *run);
@@ -392,8 +458,11 @@ impl Reading {
                 return false;
             }
             read += bytes.len();
-            let tally = &mut self.tally;
-            self.lines.take(&bytes, |line| tally.take(line));
+            let (tally, work) = (&mut self.tally, &mut self.work);
+            self.lines.take(&bytes, |line| {
+                tally.take(line);
+                work.take(line);
+            });
         }
         true
     }
