@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::passed::Passed;
 
-pub use crate::words::{AgentKind, Burn, Event, Leftovers, ReadyBy, SmtpTls, Views};
+pub use crate::words::{AgentKind, Burn, Event, Leftovers, ReadyBy, SmtpTls, Unmetered, Views};
 
 /// So many that differ are looked for; where every agent has its own, there is nothing to share.
 const MOST_SHARED: usize = 16;
@@ -51,6 +51,9 @@ pub struct Config {
     /// Where the daemon sends its figures.
     #[serde(default)]
     pub metrics: Metrics,
+    /// What a million tokens of a model cost, by the start of the model's name.
+    #[serde(default)]
+    pub prices: BTreeMap<String, Price>,
 }
 
 impl Config {
@@ -262,6 +265,18 @@ impl Default for Log {
     }
 }
 
+/// What a million tokens of a model cost, in usd.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Price {
+    /// Tokens that the model reads.
+    pub input: f64,
+    /// Tokens that the model writes.
+    pub output: f64,
+    /// Tokens that the model reads from its cache; as `input` unless set.
+    #[serde(default)]
+    pub cached: Option<f64>,
+}
+
 /// What an agent may spend, by unit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Budget {
@@ -273,6 +288,14 @@ pub struct Budget {
     pub per_day: BTreeMap<String, f64>,
     /// What is done when it spends far above its own baseline.
     pub burn: Burn,
+    /// What is done if `usd` or `tokens` are bounded and nothing measures them.
+    #[serde(default = "allow")]
+    pub unmetered: Unmetered,
+}
+
+/// A project that an earlier version stored is not stopped by a rule that it did not know.
+const fn allow() -> Unmetered {
+    Unmetered::Allow
 }
 
 impl Default for Budget {
@@ -283,6 +306,7 @@ impl Default for Budget {
             per_run: BTreeMap::new(),
             per_day: BTreeMap::new(),
             burn: Burn::Notify,
+            unmetered: Unmetered::Allow,
         }
     }
 }

@@ -70,6 +70,7 @@ use crate::metrics::{Exporter, Metrics};
 use crate::notify::{Herald, Roll};
 use crate::terminal::Terminals;
 
+pub use meter::coverage::{UnmeteredUnit, units, unmetered};
 pub use old_keeper::held_warning;
 pub use plain::read_plain;
 pub use recipe::environment_for;

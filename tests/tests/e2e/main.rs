@@ -25,6 +25,7 @@ mod linger;
 mod liveness;
 mod logs;
 mod many;
+mod metering;
 mod names;
 mod notifications;
 mod notify;

@@ -15,7 +15,7 @@ use defib_core::signal::Signal;
 
 use crate::config::{
     Agent, AgentKind, Budget, Burn, Command, Leftovers, Linger, Log, OsLimits, Probe, ProbeTarget,
-    ReadyBy, Views,
+    ReadyBy, Unmetered, Views,
 };
 use crate::diagnostic::Findings;
 use crate::fields::{Datum, Layers};
@@ -99,7 +99,7 @@ pub(super) fn agent(
         views: own.word("views", Views::MEANINGS).unwrap_or(Views::Own),
         limits_os: Arc::new(limits_os(own.merged("limits_os"))),
         log: log(own.merged("log")),
-        budget: Arc::new(budget(own.merged("budget"))),
+        budget: Arc::new(budget(preset, own.merged("budget"))),
     })
 }
 
@@ -227,7 +227,8 @@ fn log(own: Layers<'_>) -> Log {
     }
 }
 
-fn budget(own: Layers<'_>) -> Budget {
+fn budget(preset: Preset, own: Layers<'_>) -> Budget {
+    let usual = if preset == Preset::Default { Unmetered::Refuse } else { Unmetered::Allow };
     let amounts = |key| {
         let amount = |entry: &crate::fields::Entry| match entry.item.datum {
             Datum::Number(amount) => Some((entry.key.clone(), amount)),
@@ -247,5 +248,6 @@ fn budget(own: Layers<'_>) -> Budget {
         per_run: amounts("per_run"),
         per_day: amounts("per_day"),
         burn: own.word("burn", Burn::MEANINGS).unwrap_or(Burn::Notify),
+        unmetered: own.word("unmetered", Unmetered::MEANINGS).unwrap_or(usual),
     }
 }

@@ -5,7 +5,7 @@
 
 use crate::words::{
     AgentKind, Burn, CLASSES, GROWTHS, Leftovers, MODES, ORDERS, PRESETS, ReadyBy, STRATEGIES,
-    THENS, Views, WINDOWS, words_of,
+    THENS, Unmetered, Views, WINDOWS, words_of,
 };
 
 use super::format::{
@@ -591,5 +591,11 @@ const BUDGET: Table = Table {
             r#""stop""#,
         )
         .or(r#""notify""#),
+        Field::new(
+            "unmetered",
+            choice!("an answer to a budget that nothing measures", Unmetered::LIST),
+            "Whether the agent is started if nothing measures its `usd` or `tokens`. `refuse` unless set under the rule set `default`, `allow` under the others.",
+            r#""allow""#,
+        ),
     ],
 };

@@ -17,7 +17,9 @@ use super::{Engine, EngineHandle};
 use crate::coroner::Examined;
 use crate::ledger::{Amounts, Clerk, Ledger, Notice, amount, end_of_day, micros, moment};
 use crate::meter::burn::{Burning, FACTOR};
-use crate::meter::otlp::{Kept, Receiver};
+use crate::meter::coverage::{self, UnmeteredUnit};
+use crate::meter::otlp::{Kept, Receiver, telemetry};
+use crate::meter::prices::Prices;
 use crate::meter::{Kind, Meters};
 use crate::notices::{BURN_ALARM, NOTIFIED};
 
@@ -185,7 +187,12 @@ impl Engine {
     /// Reads what a run prints, where that says what it uses.
     pub(super) fn meter(&self, key: &RunKey) {
         if let Some(kind) = Kind::of(self.kind(&key.agent)) {
-            self.money.meters.watch(key.agent.clone(), key.run, kind);
+            let recipe = self.recipe(&key.agent);
+            let prices = recipe.map(|(project, agent)| {
+                Prices::new(project.config.prices.clone(), coverage::model_of(&agent.command))
+            });
+            let prices = prices.unwrap_or_default();
+            self.money.meters.watch(key.agent.clone(), key.run, kind, prices);
         }
     }
 
@@ -203,7 +210,7 @@ impl Engine {
     }
 
     /// Gives a run what it needs to send what it uses, where it is of a kind that may or where it
-    /// matters. Says to which port of ours.
+    /// matters, and turns the sending on where its budget has bounds for that. Says to which port of ours.
     pub(super) fn admit(&mut self, key: &RunKey, env: &mut Vec<(String, String)>) -> Option<u16> {
         let (_, agent) = self.recipe(&key.agent)?;
         let exports = match Kind::of(self.kind(&key.agent)) {
@@ -217,11 +224,48 @@ impl Engine {
             // Without it there is one meter less, and nothing else.
             self.money.otlp = Receiver::start(Kept::default(), self.money.ledger.clone()).ok();
         }
+        let (_, agent) = self.recipe(&key.agent)?;
+        let variable = |name: &str| env_value(env, name);
+        let is_bounded = !coverage::bounded(&agent.budget).is_empty();
+        let telemetry = telemetry(self.kind(&key.agent), &variable).filter(|_| is_bounded);
         let kept = self.money.otlp.as_ref().and_then(|receiver| receiver.admit(key, env))?;
+        for (name, value) in telemetry.into_iter().flatten() {
+            if env_value(env, name).is_none() {
+                env.push((name.to_owned(), value.to_owned()));
+            }
+        }
         if let Ok(bytes) = serde_json::to_vec(&kept) {
             self.send(&Request::Keep { key: "otlp".to_owned(), bytes });
         }
         Some(kept.port)
+    }
+
+    /// Why a run must not be started: nothing would measure what its budget bounds. `env` is what the
+    /// run has of its own, before anything of ours.
+    pub(super) fn unmetered_refusal(
+        &self,
+        name: &Name,
+        env: &[(String, String)],
+        can_send: bool,
+    ) -> Option<String> {
+        let (_, agent) = self.recipe(name)?;
+        // Without a receiver it is as if the run sent elsewhere.
+        let elsewhere = |name: &str| (name == "OTEL_EXPORTER_OTLP_ENDPOINT").then(String::new);
+        let variable = |name: &str| {
+            env_value(env, name).or_else(|| if can_send { None } else { elsewhere(name) })
+        };
+        coverage::refusal(agent, &coverage::unmetered(agent, variable))
+    }
+
+    /// The units of an agent's budget that nothing measures.
+    pub(super) fn unmetered_of(&self, name: &Name) -> Vec<UnmeteredUnit> {
+        let Some((project, agent)) = self.recipe(name) else { return Vec::new() };
+        coverage::unmetered(agent, |name| project.variable(agent, name))
+    }
+
+    /// Whether usd that an agent spends are counted by estimated prices.
+    pub(super) fn is_estimated(&self, name: &Name) -> bool {
+        self.recipe(name).is_some_and(|(_, agent)| coverage::estimated(agent))
     }
 
     /// What a run has spent beyond what one may, in words.
@@ -264,9 +308,13 @@ impl Engine {
     }
 }
 
+fn env_value(env: &[(String, String)], name: &str) -> Option<String> {
+    env.iter().find(|(own, _)| own == name).map(|(_, value)| value.clone())
+}
+
 /// Whether a budget bounds anything.
 fn has_bounds(budget: &Budget) -> bool {
-    let Budget { balance, per_run, per_day, burn: _ } = budget;
+    let Budget { balance, per_run, per_day, burn: _, unmetered: _ } = budget;
     !(balance.is_empty() && per_run.is_empty() && per_day.is_empty())
 }
 

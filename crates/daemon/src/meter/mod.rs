@@ -9,9 +9,11 @@ mod aider;
 pub(crate) mod burn;
 mod claude;
 mod codex;
+pub(crate) mod coverage;
 mod gemini;
 mod opencode;
 pub(crate) mod otlp;
+pub(crate) mod prices;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -24,6 +26,7 @@ use defib_core::{Name, RunId};
 use defib_host::protocol::RunKey;
 use serde_json::Value;
 
+use self::prices::Prices;
 use crate::ledger::{Amounts, Ledger, Meter, Told, micros};
 use crate::logs::{Extent, LogReader, folder};
 
@@ -81,11 +84,11 @@ enum Tally {
 }
 
 impl Tally {
-    fn new(kind: Kind) -> Tally {
+    fn new(kind: Kind, prices: Arc<Prices>) -> Tally {
         match kind {
             Kind::Claude => Tally::Claude(claude::Tally::default()),
-            Kind::Codex => Tally::Codex(codex::Tally::default()),
-            Kind::Gemini => Tally::Gemini(gemini::Tally::default()),
+            Kind::Codex => Tally::Codex(codex::Tally::new(prices)),
+            Kind::Gemini => Tally::Gemini(gemini::Tally::new(prices)),
             Kind::Opencode => Tally::Opencode(opencode::Tally::default()),
             Kind::Aider => Tally::Aider(aider::Tally::default()),
         }
@@ -129,7 +132,7 @@ impl Tally {
 pub(crate) fn read_any(output: &[u8]) -> usize {
     let kinds = [Kind::Claude, Kind::Codex, Kind::Gemini, Kind::Opencode, Kind::Aider];
     let amounts = kinds.map(|kind| {
-        let (mut lines, mut tally) = (Lines::default(), Tally::new(kind));
+        let (mut lines, mut tally) = (Lines::default(), Tally::new(kind, Arc::default()));
         lines.take(output, |line| tally.take(line));
         lines.finish(|line| tally.take(line));
         tally.used().amounts().len()
@@ -142,14 +145,23 @@ pub(crate) fn read_any(output: &[u8]) -> usize {
 struct Used {
     tokens: f64,
     usd: f64,
+    /// Usd by prices, for those who say no cost.
+    estimated: f64,
 }
 
 impl Used {
     fn amounts(self) -> Amounts {
-        let all = [("tokens", self.tokens), ("usd", self.usd)];
-        let spent = all.into_iter().filter(|(_, amount)| *amount > 0.0);
-        spent.map(|(unit, amount)| (unit.to_owned(), micros(amount))).collect()
+        amounts(&[("tokens", self.tokens), ("usd", self.usd)])
     }
+
+    fn estimate(self) -> Amounts {
+        amounts(&[("usd", self.estimated)])
+    }
+}
+
+fn amounts(all: &[(&str, f64)]) -> Amounts {
+    let spent = all.iter().filter(|(_, amount)| *amount > 0.0);
+    spent.map(|(unit, amount)| ((*unit).to_owned(), micros(*amount))).collect()
 }
 
 /// Hands over a line that is a JSON object with a word in it.
@@ -242,7 +254,7 @@ type Then = Box<dyn FnOnce() + Send>;
 
 #[derive(Default)]
 struct State {
-    watched: BTreeMap<(Name, RunId), Kind>,
+    watched: BTreeMap<(Name, RunId), (Kind, Arc<Prices>)>,
     grown: BTreeSet<Name>,
     finished: Vec<(Name, RunId, Then)>,
 }
@@ -286,9 +298,9 @@ impl Meters {
     }
 
     /// Reads a run's log from its beginning on.
-    pub(crate) fn watch(&self, agent: Name, run: RunId, kind: Kind) {
+    pub(crate) fn watch(&self, agent: Name, run: RunId, kind: Kind, prices: Prices) {
         let mut state = self.shared.lock();
-        state.watched.insert((agent.clone(), run), kind);
+        state.watched.insert((agent.clone(), run), (kind, Arc::new(prices)));
         state.grown.insert(agent);
         drop(state);
         self.shared.work.notify_one();
@@ -392,11 +404,11 @@ impl Desk {
                 .wait_timeout_while(state, PAUSE, |state| state.finished.is_empty())
                 .unwrap_or_else(PoisonError::into_inner);
         }
-        for (key, kind) in &state.watched {
+        for (key, (kind, prices)) in &state.watched {
             self.readings.entry(key.clone()).or_insert_with(|| Reading {
                 reader: None,
                 lines: Lines::default(),
-                tally: Tally::new(*kind),
+                tally: Tally::new(*kind, prices.clone()),
                 told: Used::default(),
                 work: Work::new(kind.sort()),
             });
@@ -417,9 +429,9 @@ impl Desk {
             if let Some(finished) = reading.work.news() {
                 (self.finished)(RunKey { agent: agent.clone(), run: *run }, finished);
             }
-            if let Some(totals) = reading.news() {
+            if let Some(used) = reading.news() {
                 reading.tell_threads(&self.ledger, agent, *run);
-                self.ledger.metered(agent.clone(), *run, Meter::Output, totals, None);
+                tell(&self.ledger, agent.clone(), *run, used, None);
             }
         }
     }
@@ -437,9 +449,18 @@ impl Desk {
         let Reading { lines, tally, .. } = &mut reading;
         lines.finish(|line| tally.take(line));
         reading.tell_threads(&self.ledger, &agent, run);
-        let totals = reading.tally.used().amounts();
-        self.ledger.metered(agent, run, Meter::Output, totals, Some(then));
+        tell(&self.ledger, agent, run, reading.tally.used(), Some(then));
     }
+}
+
+/// Tells the ledger what a run used. An estimate comes last: the ledger goes by the tokens before it.
+fn tell(ledger: &Ledger, agent: Name, run: RunId, used: Used, then: Option<Then>) {
+    let estimate = used.estimate();
+    if estimate.is_empty() {
+        return ledger.metered(agent, run, Meter::Output, used.amounts(), then);
+    }
+    ledger.metered(agent.clone(), run, Meter::Output, used.amounts(), None);
+    ledger.metered(agent, run, Meter::Estimate, estimate, then);
 }
 
 impl Reading {
@@ -475,10 +496,10 @@ impl Reading {
     }
 
     /// What was used, where that is news.
-    fn news(&mut self) -> Option<Amounts> {
+    fn news(&mut self) -> Option<Used> {
         let used = self.tally.used();
         let is_news = used != std::mem::replace(&mut self.told, used);
-        is_news.then(|| used.amounts())
+        is_news.then_some(used)
     }
 }
 
