@@ -112,7 +112,7 @@ fn an_unmetered_budget_is_refused_before_the_first_run_and_said_everywhere() {
     bench.config(&file(", unmetered = \"allow\""));
     let said = all(&bench.defib(&["up", "--detach"]).good());
     assert!(said.contains("not metered in usd, so this bound holds nothing"), "{said}");
-    bench.defib(&["revive", "codex"]);
+    bench.defib(&["revive", "codex"]).good();
     bench.await_state("codex", "running");
     let said = bench.defib(&["status"]).good().out;
     assert!(said.contains("codex: its budget is not metered in usd"), "{said}");
@@ -170,4 +170,24 @@ fn tokens_without_a_cost_are_priced_and_marked_as_estimated() {
     assert!(bench.defib(&["why", "codex"]).good().out.contains("(usd estimated)"));
     assert_eq!(events.of("gemini", "run-died")["class"], "budget", "1.25 + 10 usd are above 5");
     assert_eq!((billed(&bench, "codex"), billed(&bench, "gemini")), (500, 500));
+}
+
+/// Goal: a CLI that is expected to report and does not is found out by its first run that ends well.
+/// Method: a `claude -p` that ignores its telemetry settings, under `restart = "always"`.
+#[test]
+fn a_run_that_ends_well_and_reports_nothing_is_the_last_until_somebody_starts_the_agent() {
+    let bench = bench();
+    let rest = "restart = \"always\"\nbudget = { per_day = { usd = 20 } }";
+    bench.up(&[agent(&bench, "claude", "echo finished\nexit 0\n", "-p x", rest)]);
+    let status = bench.await_state("claude", "halted");
+    assert_eq!((&status["reason"], billed(&bench, "claude")), (&json!("config"), 500));
+    let evidence = status["last_death"]["evidence"].as_str().unwrap_or_default();
+    assert!(evidence.contains("run 1 ended well and reported nothing"), "{evidence}");
+    assert!(bench.defib(&["why", "claude"]).good().out.contains("is not metered"));
+    // What was wrong may have been put right outside of the file.
+    bench.defib(&["revive", "claude"]).good();
+    bench.await_status("claude", |status| {
+        status["state"] == "halted" && status["run"].as_u64().is_some_and(|run| run > 3)
+    });
+    assert_eq!(billed(&bench, "claude"), 1000);
 }

@@ -470,6 +470,7 @@ impl Engine {
             Action::Stop => {}
         }
         let before = self.runs_in(&scope);
+        self.forget_silence(before.keys().cloned());
         let ActionOptions { kill, fresh, .. } = options;
         self.ask_core(match action {
             Action::Start => Input::StartAsked(scope),

@@ -139,6 +139,11 @@ impl Engine {
         let finding = self.overspent(key).or(finding);
         let finding = self.unless_session_was_lost(key, finding);
         let finding = self.unless_known_before(key, status, finding);
+        let plain = self.supervisor.known(&key.agent);
+        let plain = plain.map(|id| self.supervisor.policy(id).class_of(status));
+        if let Some(class) = finding.as_ref().map(|finding| finding.class).or(plain) {
+            self.note_silence(key, class);
+        }
         let is_its_own = self.is_a_runs(end.peak_bytes);
         let used = Usage {
             cpu_user_ms: Some(end.user_ms),

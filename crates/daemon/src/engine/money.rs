@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use defib_config::config::{Budget, Burn};
+use defib_config::config::{Budget, Burn, Command};
 use defib_core::run::Finding;
 use defib_core::{Class, Input, Name, RunId, Wall};
 use defib_host::clock::now;
@@ -31,6 +31,8 @@ pub(super) struct Money {
     otlp: Option<Receiver>,
     /// Runs that are ended for what they spent, and why.
     overspent: BTreeMap<Name, (RunId, String)>,
+    /// Runs that ended well and reported nothing of what their budgets bound, with their commands.
+    silent: BTreeMap<Name, (RunId, Command)>,
 }
 
 impl Money {
@@ -48,7 +50,7 @@ impl Money {
         let meters = Meters::start(home, ledger.clone(), finished)?;
         let kept = kept.and_then(|bytes| serde_json::from_slice(bytes).ok());
         let otlp = kept.and_then(|kept| Receiver::start(kept, ledger.clone()).ok());
-        Ok(Money { ledger, meters, otlp, overspent: BTreeMap::new() })
+        Ok(Money { ledger, meters, otlp, overspent: BTreeMap::new(), silent: BTreeMap::new() })
     }
 }
 
@@ -254,13 +256,50 @@ impl Engine {
         let variable = |name: &str| {
             env_value(env, name).or_else(|| if can_send { None } else { elsewhere(name) })
         };
-        coverage::refusal(agent, &coverage::unmetered(agent, variable))
+        let mut unmetered = coverage::unmetered(agent, variable);
+        unmetered.extend(self.silent_units(name));
+        coverage::refusal(agent, &unmetered)
     }
 
     /// The units of an agent's budget that nothing measures.
     pub(super) fn unmetered_of(&self, name: &Name) -> Vec<UnmeteredUnit> {
         let Some((project, agent)) = self.recipe(name) else { return Vec::new() };
-        coverage::unmetered(agent, |name| project.variable(agent, name))
+        let unmetered = coverage::unmetered(agent, |name| project.variable(agent, name));
+        if unmetered.is_empty() { self.silent_units(name) } else { unmetered }
+    }
+
+    /// Notes whether a run that ended well reported anything of what its budget bounds. A model that has
+    /// done its work has used tokens: if none were reported, nothing measures them.
+    pub(super) fn note_silence(&mut self, key: &RunKey, class: Class) {
+        let Some((_, agent)) = self.recipe(&key.agent) else { return };
+        let units = coverage::bounded(&agent.budget);
+        let reported = |unit: &&str| {
+            let spent = self.money.ledger.look(&key.agent, |purse| purse.in_run(key.run, unit));
+            spent.is_some_and(|spent| spent > 0)
+        };
+        if units.iter().any(reported) {
+            self.money.silent.remove(&key.agent);
+        } else if class == Class::Done && !units.is_empty() {
+            let command = agent.command.clone();
+            self.money.silent.insert(key.agent.clone(), (key.run, command));
+        }
+    }
+
+    /// An operator starts an agent: its next run shows whether it is metered now.
+    pub(super) fn forget_silence(&mut self, names: impl Iterator<Item = Name>) {
+        for name in names {
+            self.money.silent.remove(&name);
+        }
+    }
+
+    /// The units of an agent's budget of which its last run that ended well reported nothing.
+    fn silent_units(&self, name: &Name) -> Vec<UnmeteredUnit> {
+        let silent = self.money.silent.get(name).zip(self.recipe(name));
+        let Some(((run, command), (_, agent))) = silent else { return Vec::new() };
+        if *command != agent.command {
+            return Vec::new();
+        }
+        coverage::silent(agent, *run)
     }
 
     /// Whether usd that an agent spends are counted by estimated prices.

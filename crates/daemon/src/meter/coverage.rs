@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 
 use defib_autopsy::Kind;
 use defib_config::config::{Agent, Budget, Command, Unmetered};
+use defib_core::RunId;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -55,6 +56,16 @@ pub fn unmetered(agent: &Agent, variable: impl Fn(&str) -> Option<String>) -> Ve
     bounded.into_iter().filter(|unit| !is_metered(unit)).map(unit).collect()
 }
 
+/// The units of an agent's budget, of which a run that ended well reported nothing.
+pub(crate) fn silent(agent: &Agent, run: RunId) -> Vec<UnmeteredUnit> {
+    let why = format!("run {run} ended well and reported nothing that it used. ");
+    let unit = |unit: &'static str| {
+        let fix = format!("{why}{}", fix(kind_of(agent)));
+        UnmeteredUnit { unit: unit.to_owned(), fix }
+    };
+    bounded(&agent.budget).into_iter().map(unit).collect()
+}
+
 /// The units of an agent's budget that are counted by estimated prices.
 pub(crate) fn estimated(agent: &Agent) -> bool {
     matches!(kind_of(agent), Kind::Codex | Kind::Gemini)
@@ -75,28 +86,26 @@ pub fn units(unmetered: &[UnmeteredUnit]) -> String {
 fn fix(kind: Kind) -> String {
     let how = match kind {
         Kind::Claude => {
-            "its environment has telemetry settings of its own, which win; remove them (OTEL_*, \
-             CLAUDE_CODE_ENABLE_TELEMETRY), or add `--output-format stream-json --verbose` to the \
-             command"
+            "claude prints its cost in one mode only, and telemetry settings of its own win; add \
+             `--output-format stream-json --verbose` to the command and to `resume`"
         }
         Kind::Codex => {
-            "codex prints its tokens with `codex exec --json`; add `--json` to the command"
+            "codex prints its tokens with `codex exec --json`; add `--json` to the command and to `resume`"
         }
         Kind::Gemini => {
-            "gemini prints its tokens in one mode only; add `--output-format stream-json` to the command"
+            "gemini prints its tokens in one mode only; add `--output-format stream-json` to the command and to `resume`"
         }
         Kind::Opencode => {
-            "opencode prints its cost in one mode only; add `--format json` to the command"
+            "opencode prints its cost in one mode only; add `--format json` to the command and to `resume`"
         }
         Kind::Aider | Kind::Goose | Kind::Python | Kind::Node | Kind::Generic => {
             "nothing is known of what this program uses; set `kind` if it is a known CLI"
         }
     };
     format!(
-        "{how} (and to `resume`), or set `unmetered = \"allow\"` in its budget. An agent that reports by \
-         `defib self spend` needs \"allow\"."
+        "{how}, or set `unmetered = \"allow\"` in its budget. An agent that reports by `defib self spend` \
+         needs \"allow\"."
     )
-    .replace(" (and to `resume`)", if how.contains("the command") { " and to `resume`" } else { "" })
 }
 
 /// Whether a command prints what it uses, as far as its words tell.
