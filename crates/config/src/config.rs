@@ -306,7 +306,7 @@ impl Default for Budget {
             per_run: BTreeMap::new(),
             per_day: BTreeMap::new(),
             burn: Burn::Notify,
-            unmetered: Unmetered::Allow,
+            unmetered: Unmetered::Refuse,
         }
     }
 }

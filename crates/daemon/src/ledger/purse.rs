@@ -487,6 +487,21 @@ mod tests {
     }
 
     #[test]
+    fn an_estimate_of_a_thread_that_is_taken_up_again_is_for_the_new_tokens_alone() {
+        let mut purse = Purse::default();
+        for (run, total) in [(1, 100), (2, 400)] {
+            let thread = BTreeMap::from([("t".to_owned(), Told { first: total, last: total })]);
+            purse.take_up(RunId(run), &thread);
+            purse.metered(&agent(), RunId(run), Meter::Output, &totals(total), &at(7));
+            // Two for each token, of the whole thread.
+            let estimate = Amounts::from([("usd".to_owned(), 2 * total)]);
+            purse.metered(&agent(), RunId(run), Meter::Estimate, &estimate, &at(7));
+        }
+        assert_eq!((purse.spent["tokens"], purse.spent["usd"]), (400, 800));
+        assert_eq!(purse.in_run(RunId(2), "usd"), 600);
+    }
+
+    #[test]
     fn what_was_counted_survives_the_disk() {
         let mut purse = Purse::default();
         purse.metered(&agent(), RunId(3), Meter::Output, &totals(50), &at(7));
