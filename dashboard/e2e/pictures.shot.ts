@@ -79,6 +79,7 @@ command = "while :; do echo 'reviewed a pull request'; sleep 5; done"
 
 [agent.planner]
 command = "while :; do echo planning; sleep 7; done"
+kind = "claude"
 budget = { balance = { usd = 12.5, tokens = 2_000_000 } }
 
 [agent.builder]

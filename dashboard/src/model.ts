@@ -96,6 +96,10 @@ export interface Agent {
   heartbeat_age_s: number | null;
   balance: Amounts | null;
   spent: Amounts | null;
+  /** The units of its budget that nothing measures, and what to do about each. */
+  unmetered: { unit: string; fix: string }[];
+  /** The units of what it has spent that are estimated from prices. */
+  estimated: string[];
   capabilities: string[] | null;
   capabilities_pending: string[] | null;
   kind: string;

@@ -102,7 +102,7 @@ function agent(name: string, state: State, more: Partial<Agent> = {}): Agent {
     name, project: "p", group: null, state, reason: null, question: null, pid: null, run: 1, restarts: 0,
     consecutive_failures: 0, started_at: null, uptime_s: null, next_at: null, last_activity_at: null, last_death: null,
     status_text: null, heartbeat_age_s: null, balance: null, spent: null, capabilities: null, capabilities_pending: null,
-    kind: "generic", command: [], pty: false, channels_failing: [], flapping: false, loop_detected: false, ...more,
+    kind: "generic", command: [], pty: false, channels_failing: [], unmetered: [], estimated: [], flapping: false, loop_detected: false, ...more,
   };
 }
 

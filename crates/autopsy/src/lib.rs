@@ -14,6 +14,7 @@
 mod examine;
 mod kind;
 mod lines;
+mod progress;
 mod prompt;
 mod records;
 mod reset;
@@ -33,6 +34,7 @@ use crate::rules::{Rule, Sense, Shelf};
 
 pub use crate::kind::Kind;
 pub use crate::lines::{LINES_BYTES, plain};
+pub use crate::progress::{Follower, Progress, has_finished, prints_final_record};
 pub use crate::prompt::prompt_on;
 pub use crate::records::session_in;
 pub use crate::rules::{RuleError, UserRule};
@@ -63,13 +65,15 @@ pub struct Case<'a> {
 }
 
 /// What an autopsy makes of a death.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Opinion {
     /// Class, evidence and reset time. Without evidence, nothing but the wait status decided: it is
     /// unclassified. Nothing at all means that what is there does not speak of a death.
     pub finding: Option<Finding>,
     /// The session that the tail names, where the kind's sessions can be taken up again.
     pub session: Option<String>,
+    /// Whether the last record about work is one that ends it.
+    pub finished: bool,
 }
 
 /// The rules, ready for any number of deaths.
@@ -104,7 +108,8 @@ impl Autopsy {
             }
             Verdict::Unclassified(class) => Finding { class, evidence: None, resets_at: None },
         });
-        Opinion { finding, session }
+        let finished = progress::has_finished(case.kind, case.tail);
+        Opinion { finding, session, finished }
     }
 
     fn find(&self, case: &Case<'_>) -> Option<Verdict> {

@@ -12,7 +12,7 @@ use crate::kind::Kind;
 use crate::rules::Sense;
 
 /// No record is longer than so many lines.
-const RECORD_LINES: usize = 400;
+pub(crate) const RECORD_LINES: usize = 400;
 
 /// What the records of a run say about its end.
 #[derive(Debug)]
@@ -59,8 +59,8 @@ pub(crate) fn backwards(output: &[u8]) -> impl Iterator<Item = Value> {
 }
 
 /// The objects that a line is made of: one, or those of a list, the last one first.
-fn parse(line: &[u8]) -> Vec<Value> {
-    let line = line.trim_ascii();
+pub(crate) fn parse(line: &[u8]) -> Vec<Value> {
+    let line = uncontrolled(line.trim_ascii());
     let looks_whole = matches!((line.first(), line.last()), (Some(b'{'), Some(b'}')))
         || (line.starts_with(b"[{") && line.ends_with(b"]"));
     if !looks_whole {
@@ -75,6 +75,21 @@ fn parse(line: &[u8]) -> Vec<Value> {
         }
         // Half a record says nothing.
         Ok(_) | Err(_) => Vec::new(),
+    }
+}
+
+/// A line without the control sequences that a program on a terminal writes around its record.
+fn uncontrolled(line: &[u8]) -> &[u8] {
+    let is_control =
+        line.first() == Some(&0x1b) || line.last().is_some_and(u8::is_ascii_alphabetic);
+    let ends =
+        || Some((line.iter().position(|b| *b == b'{')?, line.iter().rposition(|b| *b == b'}')?));
+    let is_escape = |part: &[u8]| part.is_empty() || part.first() == Some(&0x1b);
+    match is_control.then(ends).flatten() {
+        Some((from, to)) if from < to && is_escape(&line[..from]) && is_escape(&line[to + 1..]) => {
+            &line[from..=to]
+        }
+        Some(_) | None => line,
     }
 }
 
@@ -120,11 +135,11 @@ pub(crate) fn read(output: &[u8], examiner: &Examiner<'_>) -> Told {
     }
 }
 
-fn text_of<'v>(record: &'v Value, pointer: &str) -> Option<&'v str> {
+pub(crate) fn text_of<'v>(record: &'v Value, pointer: &str) -> Option<&'v str> {
     record.pointer(pointer).and_then(Value::as_str)
 }
 
-fn type_of(record: &Value) -> &str {
+pub(crate) fn type_of(record: &Value) -> &str {
     text_of(record, "/type").unwrap_or("")
 }
 

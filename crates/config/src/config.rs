@@ -22,7 +22,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::passed::Passed;
 
-pub use crate::words::{AgentKind, Burn, Event, Isolation, Leftovers, ReadyBy, SmtpTls, Views};
+pub use crate::words::{
+    AgentKind, Burn, Event, Isolation, Leftovers, ReadyBy, SmtpTls, Unmetered, Views,
+};
 
 /// So many that differ are looked for; where every agent has its own, there is nothing to share.
 const MOST_SHARED: usize = 16;
@@ -51,6 +53,9 @@ pub struct Config {
     /// Where the daemon sends its figures.
     #[serde(default)]
     pub metrics: Metrics,
+    /// What a million tokens of a model cost, by the start of the model's name.
+    #[serde(default)]
+    pub prices: BTreeMap<String, Price>,
 }
 
 impl Config {
@@ -131,6 +136,9 @@ pub struct Agent {
     pub resume: Option<Box<Command>>,
     /// The file whose touch is a beat, where the agent has a path of its own.
     pub heartbeat_file: Option<PathBuf>,
+    /// How long a run may go on after its final record.
+    #[serde(default)]
+    pub linger: Linger,
     /// How its health is asked for from outside.
     pub probe: Option<Box<Probe>>,
     /// Who says that it is ready.
@@ -158,6 +166,33 @@ pub struct Agent {
     pub log: Log,
     /// What it may spend; shared like the policy.
     pub budget: Arc<Budget>,
+}
+
+/// How long a run may go on after the record that ends its work.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Linger {
+    /// As long as is usual for its kind.
+    #[default]
+    Usual,
+    /// As long as it wants.
+    Off,
+    /// This long.
+    For(Duration),
+}
+
+impl Linger {
+    /// The usual time.
+    pub const USUAL: Duration = Duration::from_secs(30);
+
+    /// The time, if there is a limit.
+    pub const fn limit(self) -> Option<Duration> {
+        match self {
+            Linger::Usual => Some(Linger::USUAL),
+            Linger::Off => None,
+            Linger::For(time) => Some(time),
+        }
+    }
 }
 
 /// What to run.
@@ -235,6 +270,18 @@ impl Default for Log {
     }
 }
 
+/// What a million tokens of a model cost, in usd.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Price {
+    /// Tokens that the model reads.
+    pub input: f64,
+    /// Tokens that the model writes.
+    pub output: f64,
+    /// Tokens that the model reads from its cache; as `input` unless set.
+    #[serde(default)]
+    pub cached: Option<f64>,
+}
+
 /// What an agent may spend, by unit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Budget {
@@ -246,6 +293,14 @@ pub struct Budget {
     pub per_day: BTreeMap<String, f64>,
     /// What is done when it spends far above its own baseline.
     pub burn: Burn,
+    /// What is done if `usd` or `tokens` are bounded and nothing measures them.
+    #[serde(default = "allow")]
+    pub unmetered: Unmetered,
+}
+
+/// A project that an earlier version stored is not stopped by a rule that it did not know.
+const fn allow() -> Unmetered {
+    Unmetered::Allow
 }
 
 impl Default for Budget {
@@ -256,6 +311,7 @@ impl Default for Budget {
             per_run: BTreeMap::new(),
             per_day: BTreeMap::new(),
             burn: Burn::Notify,
+            unmetered: Unmetered::Refuse,
         }
     }
 }

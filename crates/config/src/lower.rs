@@ -8,6 +8,7 @@ mod command;
 mod notify;
 mod policy;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use defib_core::preset::Preset;
 use defib_core::topology::Strategy;
 
 use crate::config::{
-    self, AgentKind, Config, Group, History, Listen, Metrics, Module, Otlp, Rule, Server,
+    self, AgentKind, Config, Group, History, Listen, Metrics, Module, Otlp, Price, Rule, Server,
     Supervisor, Tls,
 };
 use crate::diagnostic::Findings;
@@ -103,6 +104,7 @@ pub(crate) fn file(
             max_total_restarts: fields.table("supervisor").alone().count("max_total_restarts"),
         },
         metrics,
+        prices: prices(fields),
     })
 }
 
@@ -253,6 +255,17 @@ fn server(own: Layers<'_>, findings: &mut Findings) -> Server {
             .help("listen on 127.0.0.1, or set `allow_remote = true` and `tls`");
     }
     Server { listen, allow_remote, tls }
+}
+
+/// What models cost; what is malformed has been said, and leaves no config.
+fn prices(fields: &Fields) -> BTreeMap<String, Price> {
+    let prices = fields.table("prices").entries.iter().filter_map(|entry| {
+        let Datum::Table(own) = &entry.item.datum else { return None };
+        let own = own.alone();
+        let (input, output) = (own.number("input")?, own.number("output")?);
+        Some((entry.key.clone(), Price { input, output, cached: own.number("cached") }))
+    });
+    prices.collect()
 }
 
 /// Where figures are sent. Without a receiver, nothing else about that means anything.

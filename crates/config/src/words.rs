@@ -120,6 +120,16 @@ words! {
 }
 
 words! {
+    /// What is done with an agent whose budget nothing measures.
+    Unmetered {
+        /// It is not started.
+        Refuse = "refuse",
+        /// It is started all the same.
+        Allow = "allow",
+    }
+}
+
+words! {
     /// What a notification can be about.
     Event {
         /// A limit tripped.

@@ -106,6 +106,7 @@ fn what_an_agent_says_is_what_it_gets() {
             per_run: amounts("tokens", 200_000.0),
             per_day: amounts("usd", 5.0),
             burn: Burn::Stop,
+            unmetered: defib_config::config::Unmetered::Allow,
         }
     );
 }

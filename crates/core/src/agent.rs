@@ -72,6 +72,9 @@ pub(crate) struct Run {
     pub(crate) prompted: Option<Mono>,
     /// When its process ended, while what it left is being looked at.
     pub(crate) ended: Option<Mono>,
+    /// When it printed the record that ends its work. The host tells a successor again, so it is not stored.
+    #[serde(skip)]
+    pub(crate) finished: Option<Mono>,
 }
 
 /// A sign of life of a run, from the weakest to the strongest.
@@ -116,6 +119,8 @@ pub(crate) enum Why {
     SpentUp,
     /// It asked for its own shutdown.
     Wished,
+    /// It finished its work and did not exit.
+    Lingered,
 }
 
 /// How far the stop has come.
@@ -348,6 +353,7 @@ impl Run {
             trial: Trial::None,
             prompted: None,
             ended: None,
+            finished: None,
         }
     }
 
@@ -390,8 +396,8 @@ impl Run {
         self.wished = self.wished.map(|at| at.max(before(policy.stop_timeout)));
     }
 
-    /// The moment at which the clock ends the run, and why. A run that has ended by itself is past
-    /// that: its own end says what it died of.
+    /// The moment at which the clock ends the run, and why. A run that has ended by itself has none:
+    /// its own end says what it died of. A run that has finished its work owes no sign of life.
     pub(crate) fn deadline(&self, policy: &Policy) -> Option<(Mono, Overdue)> {
         if self.ended.is_some() {
             return None;
@@ -405,6 +411,9 @@ impl Run {
             policy.max_runtime.map(|span| (self.started + span + self.slept, Overdue::Silent));
         let (beat, silent) = if self.prompted.is_some() { (None, None) } else { (beat, silent) };
         let wish = self.wished.map(|at| (at + policy.stop_timeout, Overdue::Wish));
+        if self.finished.is_some() {
+            return wish;
+        }
         [wish, beat, silent, old].into_iter().flatten().min_by_key(|(due, _)| *due)
     }
 }

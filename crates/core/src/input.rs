@@ -119,6 +119,22 @@ pub enum Input {
         /// Whether it does.
         waiting: bool,
     },
+    /// The run printed the record that ends its work, or has begun to work again since.
+    FinishSeen {
+        /// Whose.
+        agent: AgentId,
+        /// Which.
+        run: RunId,
+        /// Whether its work is over.
+        finished: bool,
+    },
+    /// The run finished its work and has not exited for as long as it may.
+    Lingered {
+        /// Whose.
+        agent: AgentId,
+        /// Which.
+        run: RunId,
+    },
     /// The run asked for more time: it is not ended for silence, nor killed while it stops, before
     /// that has passed.
     Extended {
@@ -188,6 +204,7 @@ impl Input {
             Input::BeatSeen { .. }
                 | Input::ActivitySeen { .. }
                 | Input::Extended { .. }
+                | Input::FinishSeen { .. }
                 | Input::Ended { .. }
         )
     }

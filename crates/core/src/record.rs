@@ -194,6 +194,8 @@ pub enum By {
     Budget,
     /// The agent itself.
     Agent,
+    /// It finished its work and did not exit.
+    Linger,
 }
 
 /// What an agent is held for.

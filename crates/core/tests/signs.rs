@@ -111,3 +111,53 @@ fn all_that_is_heard_of_late_is_heard_before_anybody_is_ended_for_silence() {
     bench.supervisor.handle(late, Input::Tick, &mut out).unwrap();
     assert!(out.records.is_empty(), "{:?}", out.records);
 }
+
+#[test]
+fn a_run_that_has_finished_its_work_is_held_to_no_sign_of_life_and_ends_as_its_record_says() {
+    let heartbeat = Some(Heartbeat { ttl: secs(10), grace: secs(0) });
+    let bounds = [
+        Policy { heartbeat, ..default() },
+        Policy { silent_for: Some(secs(10)), ..default() },
+        Policy { max_runtime: Some(secs(10)), ..default() },
+    ];
+    for policy in bounds {
+        let mut bench = Bench::solo(&policy);
+        bench.deaf.insert("a");
+        let (agent, run) = (bench.id("a"), bench.run("a"));
+        bench.tell(Input::Lingered { agent, run }).unwrap();
+        bench.tell(Input::FinishSeen { agent, run, finished: true }).unwrap();
+        bench.pass(secs(60));
+        bench.tell(Input::ProbeFailed { agent, run }).unwrap();
+        let spent_until = Some(bench.clock().wall + secs(3600));
+        bench.tell(Input::AllowanceSeen { agent, spent_until }).unwrap();
+        assert_eq!(bench.state("a"), State::Running, "{policy:?}");
+        bench.tell(Input::Lingered { agent, run }).unwrap();
+        assert_eq!(bench.state("a"), State::Stopping, "{policy:?}");
+        bench.end_as("a", Class::Done, None);
+        assert_eq!(bench.state("a"), State::Done, "{policy:?}");
+        assert_eq!(deaths(&bench), [(Class::Done, secs(60))], "{policy:?}");
+    }
+}
+
+#[test]
+fn work_after_the_final_record_counts_again() {
+    let mut bench = Bench::solo(&Policy { silent_for: Some(secs(10)), ..default() });
+    let (agent, run) = (bench.id("a"), bench.run("a"));
+    bench.tell(Input::FinishSeen { agent, run, finished: true }).unwrap();
+    bench.pass(secs(60));
+    bench.tell(Input::FinishSeen { agent, run, finished: false }).unwrap();
+    bench.tell(Input::Lingered { agent, run }).unwrap();
+    bench.pass(ms(9_999));
+    assert_eq!(bench.state("a"), State::Running);
+    bench.pass(ms(1));
+    assert_eq!(deaths(&bench)[0].0, Class::Timeout);
+
+    let mut bench = Bench::solo(&default());
+    let (agent, run) = (bench.id("a"), bench.run("a"));
+    bench.tell(Input::FinishSeen { agent, run, finished: true }).unwrap();
+    let spent_until = Some(bench.clock().wall + secs(3600));
+    bench.tell(Input::AllowanceSeen { agent, spent_until }).unwrap();
+    assert_eq!(bench.state("a"), State::Running);
+    bench.tell(Input::FinishSeen { agent, run, finished: false }).unwrap();
+    assert_eq!(bench.state("a"), State::Waiting);
+}

@@ -71,6 +71,9 @@ fn phases() -> Vec<(&'static str, Bench)> {
     let mut prompted = up();
     let (id, run) = (prompted.id("a"), prompted.run("a"));
     prompted.tell(Input::PromptSeen { agent: id, run, waiting: true }).unwrap();
+    let mut finished = up();
+    let (id, run) = (finished.id("a"), finished.run("a"));
+    finished.tell(Input::FinishSeen { agent: id, run, finished: true }).unwrap();
     vec![
         ("idle", manual),
         ("waiting for a quota", quota),
@@ -80,6 +83,7 @@ fn phases() -> Vec<(&'static str, Bench)> {
         ("backoff", backoff),
         ("starting", starting),
         ("running", up()),
+        ("running, its work finished", finished),
         ("stopping, by an operator", stopping()),
         ("stopping, to be restarted", restarting),
         ("stopped, by an operator", stopped),
@@ -136,6 +140,9 @@ fn inputs(agent: AgentId, run: RunId, now: Now) -> Vec<(&'static str, Input)> {
         ("activity seen", Input::ActivitySeen { agent, run }),
         ("prompt seen", Input::PromptSeen { agent, run, waiting: true }),
         ("prompt gone", Input::PromptSeen { agent, run, waiting: false }),
+        ("finish seen", Input::FinishSeen { agent, run, finished: true }),
+        ("work seen", Input::FinishSeen { agent, run, finished: false }),
+        ("lingered", Input::Lingered { agent, run }),
         ("extended", Input::Extended { agent, run, by: Duration::from_secs(60) }),
         ("probe failed", Input::ProbeFailed { agent, run }),
         ("overspent", Input::Overspent { agent, run }),

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Sender, channel};
 
-use defib_autopsy::{Autopsy, Case, Kind, LINES_BYTES, Opinion, TAIL_BYTES, UserRule};
+use defib_autopsy::{
+    Autopsy, Case, Kind, LINES_BYTES, Opinion, TAIL_BYTES, UserRule, has_finished,
+};
 use defib_config::Config;
 use defib_config::config::{self, AgentKind};
 use defib_core::run::Status;
@@ -27,6 +29,8 @@ const SHORT: usize = 4 << 10;
 pub(crate) struct CaseFile {
     pub(crate) key: RunKey,
     pub(crate) status: Status,
+    /// Whether we had asked it to end.
+    pub(crate) stopped: bool,
     pub(crate) oom: bool,
     pub(crate) died: Wall,
     pub(crate) kind: Kind,
@@ -111,11 +115,17 @@ fn bit(kind: Kind) -> u32 {
 
 /// What the rules make of a death.
 pub(crate) fn examine(file: CaseFile, tail: Vec<u8>) -> Examined {
-    let CaseFile { key, status, oom, died: now, kind, policy, rules } = file;
+    let CaseFile { key, status, stopped, oom, died: now, kind, policy, rules } = file;
+    // A run that had finished its work and was ended by us is judged as if it had exited by itself.
+    let has_finished = stopped && has_finished(kind, &tail);
+    let status = if has_finished { Status::Exited(0) } else { status };
     let zone = TimeZone::system();
     let exit_codes = &policy.exit_codes;
     let case = Case { kind, status, oom, tail: &tail, now, zone: &zone, exit_codes };
-    let opinion = rules.examine(&case);
+    let mut opinion = rules.examine(&case);
+    if let Some(finding) = opinion.finding.as_mut().filter(|_| has_finished) {
+        finding.evidence.get_or_insert_with(|| "its final record".into());
+    }
     Examined { key, opinion, tail }
 }
 

@@ -71,6 +71,7 @@ use crate::metrics::{Exporter, Metrics};
 use crate::notify::{Herald, Roll};
 use crate::terminal::Terminals;
 
+pub use meter::coverage::{UnmeteredUnit, units, unmetered};
 pub use old_keeper::{NO_NAMESPACES, held_warning};
 pub use plain::read_plain;
 pub use recipe::environment_for;

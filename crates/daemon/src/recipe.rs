@@ -145,6 +145,12 @@ impl Project {
         hasher.finish()
     }
 
+    /// The value of a variable in an agent's environment, as far as it is known without its `env_file`.
+    pub(crate) fn variable(&self, agent: &config::Agent, name: &str) -> Option<String> {
+        let passed = || self.environment.get(name).filter(|_| is_named(&agent.env_pass, name));
+        agent.env.get(name).or_else(passed).cloned()
+    }
+
     pub(crate) fn cwd(&self, agent: &config::Agent) -> PathBuf {
         match &agent.cwd {
             Some(cwd) => self.config.folder.join(cwd),

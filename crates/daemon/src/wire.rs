@@ -14,6 +14,7 @@ use utoipa::ToSchema;
 
 pub use crate::doors::Role;
 use crate::logs::Place;
+use crate::meter::coverage::UnmeteredUnit;
 
 mod caps;
 mod line;
@@ -90,6 +91,12 @@ pub struct AgentStatus {
     pub balance: Option<BTreeMap<String, f64>>,
     /// What it has spent.
     pub spent: Option<BTreeMap<String, f64>>,
+    /// The units of its budget that nothing measures, and what to do about each.
+    #[serde(default)]
+    pub unmetered: Vec<UnmeteredUnit>,
+    /// The units of what it has spent that are estimated from a table of prices.
+    #[serde(default)]
+    pub estimated: Vec<String>,
     /// What it may do.
     pub capabilities: Option<Vec<String>>,
     /// What it may do from its next spawn on.

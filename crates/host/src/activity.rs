@@ -52,6 +52,24 @@ fn read_cgroup(folder: &Path) -> Option<Activity> {
     })
 }
 
+/// The CPU time that the descendants of a run's first process have had, and those that were waited for.
+pub fn descendants_cpu(first: u32, agent: &Name, run: RunId) -> Duration {
+    let ticks_of = |pid: u32, places: std::ops::RangeInclusive<usize>| {
+        let stat = Stat::of(pid)?;
+        Some(places.filter_map(|place| stat.number(place)).fold(0, u64::saturating_add))
+    };
+    let each = activity(first, agent, run).processes.into_iter().filter_map(|pid| {
+        // Of the first process only what its children had before it waited for them.
+        ticks_of(pid, if pid == first { 16..=17 } else { 14..=17 })
+    });
+    in_time(each.fold(0, u64::saturating_add))
+}
+
+fn in_time(ticks: u64) -> Duration {
+    let per_second = rustix::param::clock_ticks_per_second().max(1);
+    Duration::from_millis(ticks.saturating_mul(1000) / per_second)
+}
+
 /// The memory of a run's cgroup, where it has one of its own and somebody counts.
 pub(crate) fn cgroup_memory(first: u32, agent: &Name) -> Option<u64> {
     let text = std::fs::read_to_string(own_cgroup(first, agent)?.join("memory.current")).ok()?;
@@ -101,8 +119,7 @@ fn by_descent(first: u32, agent: &Name, run: RunId) -> Activity {
     }
     let ticks = processes.iter().filter_map(|pid| all.get(pid)).map(|facts| facts.ticks);
     let ticks = ticks.fold(0, u64::saturating_add);
-    let per_second = rustix::param::clock_ticks_per_second().max(1);
-    Activity { cpu: Duration::from_millis(ticks.saturating_mul(1000) / per_second), processes }
+    Activity { cpu: in_time(ticks), processes }
 }
 
 #[cfg(test)]

@@ -20,7 +20,8 @@ export function Rights({ agent }: { agent: Agent }) {
 }
 
 function Budget({ agent }: { agent: Agent }) {
-  const units = [...new Set([...Object.keys(agent.balance ?? {}), ...Object.keys(agent.spent ?? {})])];
+  const missed = agent.unmetered.map((missed) => missed.unit);
+  const units = [...new Set([...Object.keys(agent.balance ?? {}), ...Object.keys(agent.spent ?? {}), ...missed])];
   const [given, setGiven] = useState("10");
   const [unit, setUnit] = useState(Object.keys(agent.balance ?? {})[0] ?? "usd");
   return (
@@ -35,11 +36,19 @@ function Budget({ agent }: { agent: Agent }) {
               {agent.balance?.[word] !== undefined ? (
                 <span class={agent.balance[word]! <= 0 ? "low" : ""}>{amount(agent.balance[word]!)} left</span>
               ) : null}
-              {agent.spent?.[word] !== undefined ? <small> {amount(agent.spent[word]!)} spent</small> : null}
+              {missed.includes(word) ? (
+                <small class="low"> not metered</small>
+              ) : agent.spent?.[word] !== undefined ? (
+                <small>
+                  {" "}
+                  {amount(agent.spent[word]!)} spent{agent.estimated.includes(word) ? " (estimated)" : ""}
+                </small>
+              ) : null}
             </dd>
           </div>
         ))}
       </dl>
+      {agent.unmetered[0] ? <p class="low">Not metered: {agent.unmetered[0].fix}</p> : null}
       <form
         class="top-up"
         onSubmit={(event) => {

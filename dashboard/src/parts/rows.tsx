@@ -134,6 +134,13 @@ function LastDeath({ agent }: { agent: Agent }) {
 }
 
 function Balance({ agent }: { agent: Agent }) {
+  if (agent.unmetered[0]) {
+    return (
+      <span class="low" title={agent.unmetered[0].fix}>
+        {agent.unmetered.map((missed) => missed.unit).join(", ")} not metered
+      </span>
+    );
+  }
   if (!agent.balance) return <span class="faint">–</span>;
   const isLow = Object.values(agent.balance).some((left) => left <= 0);
   return <span class={isLow ? "low" : ""}>{amounts(agent.balance)}</span>;

@@ -222,6 +222,8 @@ impl Coverage {
                 By::Timeout => Outcome::StopByTimeout,
                 By::Budget => Outcome::StopByBudget,
                 By::Agent => Outcome::StopByAgent,
+                // No run of the fleet prints records.
+                By::Linger => return,
             }),
             What::Rested { rest } => self.note(match rest {
                 Rest::Done => Outcome::RestedDone,

@@ -384,6 +384,8 @@ fn ends_many(input: &Input) -> bool {
         | Input::BeatSeen { .. }
         | Input::ActivitySeen { .. }
         | Input::PromptSeen { .. }
+        | Input::FinishSeen { .. }
+        | Input::Lingered { .. }
         | Input::Extended { .. }
         | Input::ProbeFailed { .. }
         | Input::Overspent { .. }

@@ -43,7 +43,7 @@ impl Status {
             return output::print("no agents; `defib up` brings a project up\n");
         }
         let now = Timestamp::now();
-        output::print(&(overview(&lines, now) + &failing(&lines, now)))?;
+        output::print(&(overview(&lines, now) + &unmetered(&lines) + &failing(&lines, now)))?;
         warn_of_troubles(context);
         Ok(())
     }
@@ -55,6 +55,18 @@ pub(crate) fn warn_of_troubles(context: &Context) {
     for trouble in info.into_iter().flat_map(|info| info.troubles) {
         anstream::eprintln!("warning: {trouble}");
     }
+}
+
+/// A line per agent whose budget has units that nothing measures.
+fn unmetered(lines: &[AgentLine]) -> String {
+    let unmetered = lines.iter().filter(|line| !line.unmetered.is_empty());
+    let line = |line: &AgentLine| {
+        let (name, units) = (&line.name, line.unmetered.join(" and "));
+        format!(
+            "{name}: its budget is not metered in {units}; `defib why {name}` says what to do\n"
+        )
+    };
+    unmetered.map(line).collect()
 }
 
 /// A line a channel by which nobody can be told of what becomes of these agents.

@@ -5,8 +5,9 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use defib_config::config::{Agent, Command};
+use defib_config::config::{Agent, Command, Unmetered};
 use defib_config::{Config, Passed};
+use defib_daemon::{units, unmetered};
 
 /// Programs whose first argument that is no option is a script, and the letters of their options that
 /// take no value. After any other option nobody can tell.
@@ -87,6 +88,19 @@ fn of_agent(
         if !is_user(user, &users) {
             warnings.push(format!("there is no user {user:?}"));
         }
+    }
+    let own = |name: &str| {
+        let passed = || agent.env_pass.iter().any(|passed| passed.takes(name));
+        agent.env.get(name).cloned().or_else(|| if passed() { variable(name) } else { None })
+    };
+    let unmetered = unmetered(agent, own);
+    if let Some(first) = unmetered.first() {
+        let then = match agent.budget.unmetered {
+            Unmetered::Refuse => "it is halted (config) before its first run",
+            Unmetered::Allow => "this bound holds nothing",
+        };
+        let units = units(&unmetered);
+        warnings.push(format!("its budget is not metered in {units}, so {then}: {}", first.fix));
     }
     let needed = agent.env_pass.iter().filter_map(Passed::needed);
     let unset = needed.filter(|name| variable(name).is_none());

@@ -125,6 +125,10 @@ pub(crate) fn post_mortem(why: &Facts, now: Timestamp) -> String {
         let _ = writeln!(text, "  | {}\n{}", denied.line, denied.text);
     }
     text.push_str(&money(why));
+    for unmetered in &agent.unmetered {
+        let _ =
+            writeln!(text, "\nIts budget in {} is not metered: {}", unmetered.unit, unmetered.fix);
+    }
     let _ = writeln!(text, "\n{}", why.next.text);
     text
 }
@@ -162,7 +166,11 @@ fn money(why: &Facts) -> String {
             }
             Some(_) | None => String::new(),
         };
-        let _ = writeln!(text, "  spent     {}{in_run}", list(spent));
+        let estimated = match why.agent.estimated.as_slice() {
+            [] => String::new(),
+            units => format!(" ({} estimated)", units.join(", ")),
+        };
+        let _ = writeln!(text, "  spent     {}{in_run}{estimated}", list(spent));
     }
     text
 }

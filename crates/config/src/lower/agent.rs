@@ -14,8 +14,8 @@ use defib_core::preset::Preset;
 use defib_core::signal::Signal;
 
 use crate::config::{
-    Agent, AgentKind, Budget, Burn, Command, Isolation, Leftovers, Log, OsLimits, Probe,
-    ProbeTarget, ReadyBy, Views,
+    Agent, AgentKind, Budget, Burn, Command, Isolation, Leftovers, Linger, Log, OsLimits, Probe,
+    ProbeTarget, ReadyBy, Unmetered, Views,
 };
 use crate::diagnostic::Findings;
 use crate::fields::{Datum, Layers};
@@ -86,6 +86,7 @@ pub(super) fn agent(
         umask: own.count("umask"),
         resume: resume.map(Box::new),
         heartbeat_file: path(own.merged("heartbeat"), "file"),
+        linger: linger(own),
         probe: probe.map(Box::new),
         ready,
         // The caller's, who knows where they are written.
@@ -99,8 +100,16 @@ pub(super) fn agent(
         views: own.word("views", Views::MEANINGS).unwrap_or(Views::Own),
         limits_os: Arc::new(limits_os(own.merged("limits_os"))),
         log: log(own.merged("log")),
-        budget: Arc::new(budget(own.merged("budget"))),
+        budget: Arc::new(budget(preset, own.merged("budget"))),
     })
+}
+
+fn linger(own: Layers<'_>) -> Linger {
+    match own.duration("linger") {
+        Some(time) => Linger::For(time),
+        None if own.text("linger").is_some() => Linger::Off,
+        None => Linger::Usual,
+    }
 }
 
 fn path(own: Layers<'_>, key: &str) -> Option<PathBuf> {
@@ -234,7 +243,8 @@ fn log(own: Layers<'_>) -> Log {
     }
 }
 
-fn budget(own: Layers<'_>) -> Budget {
+fn budget(preset: Preset, own: Layers<'_>) -> Budget {
+    let usual = if preset == Preset::Default { Unmetered::Refuse } else { Unmetered::Allow };
     let amounts = |key| {
         let amount = |entry: &crate::fields::Entry| match entry.item.datum {
             Datum::Number(amount) => Some((entry.key.clone(), amount)),
@@ -254,5 +264,6 @@ fn budget(own: Layers<'_>) -> Budget {
         per_run: amounts("per_run"),
         per_day: amounts("per_day"),
         burn: own.word("burn", Burn::MEANINGS).unwrap_or(Burn::Notify),
+        unmetered: own.word("unmetered", Unmetered::MEANINGS).unwrap_or(usual),
     }
 }

@@ -5,12 +5,12 @@
 
 use crate::words::{
     AgentKind, Burn, CLASSES, GROWTHS, Isolation, Leftovers, MODES, ORDERS, PRESETS, ReadyBy,
-    STRATEGIES, THENS, Views, WINDOWS, words_of,
+    STRATEGIES, THENS, Unmetered, Views, WINDOWS, words_of,
 };
 
 use super::format::{
-    ANY, CAPABILITY, DURATION, EXIT_CODE, HOST_PORT, LENGTH, NAME, PATH, SIGNAL, SIZE, TEXT,
-    TRIGGER, UMASK, UNIT, URL, VARIABLE, VARIABLES,
+    ANY, CAPABILITY, DURATION, EXIT_CODE, HOST_PORT, LENGTH, LENGTH_OR_OFF, NAME, PATH, SIGNAL,
+    SIZE, TEXT, TRIGGER, UMASK, UNIT, URL, VARIABLE, VARIABLES,
 };
 use super::{Field, Keys, List, Map, Shape, Table, Words};
 
@@ -278,6 +278,12 @@ pub(crate) const AGENT: Table = Table {
             Shape::Table(&HANG),
             "When a silent run counts as hung.",
             r#"{ silent_for = "15m" }"#,
+        ),
+        Field::new(
+            "linger",
+            Shape::Text(&LENGTH_OR_OFF),
+            "How long a run may go on after the record that ends its work, or `off`. 30s unless set, for the kinds that print such a record.",
+            r#""30s""#,
         ),
         Field::new(
             "probe",
@@ -592,5 +598,11 @@ const BUDGET: Table = Table {
             r#""stop""#,
         )
         .or(r#""notify""#),
+        Field::new(
+            "unmetered",
+            choice!("an answer to a budget that nothing measures", Unmetered::LIST),
+            "Whether the agent is started if nothing measures its `usd` or `tokens`. `refuse` unless set under the rule set `default`, `allow` under the others.",
+            r#""allow""#,
+        ),
     ],
 };

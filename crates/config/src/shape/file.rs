@@ -8,6 +8,9 @@ use super::agent::{AGENT, COMMAND, MODULE, TELLABLE, choice, count, strings};
 use super::format::{ANCHORED, LENGTH, LISTEN, NAME, OTLP, PATH, TEXT, URL, VARIABLE};
 use super::{Field, Keys, List, Map, Shape, Table, Words};
 
+/// Usd for a million tokens.
+const USD: Shape = Shape::Number { min: 0.0, max: f64::MAX, why: "a price cannot be negative" };
+
 /// A `defib.toml`.
 pub(crate) const FILE: Table = Table {
     name: "file",
@@ -79,6 +82,12 @@ pub(crate) const FILE: Table = Table {
             Shape::Table(&METRICS),
             "Where the daemon sends its figures. `/metrics` has them in any case.",
             r#"{ otlp = "http://127.0.0.1:4318" }"#,
+        ),
+        Field::new(
+            "prices",
+            Shape::Map(&Map { keys: Keys::Text(&TEXT), values: Shape::Table(&PRICE) }),
+            "What models cost, by the start of their names. They go before the built-in prices, for agents that print tokens and no cost.",
+            r#"{ "gpt-5" = { input = 1.25, output = 10.0, cached = 0.125 } }"#,
         ),
     ],
 };
@@ -359,6 +368,22 @@ const SUPERVISOR: Table = Table {
         "After so many automatic restarts of all agents together, each that dies is crashed out.",
         "1000",
     )],
+};
+
+const PRICE: Table = Table {
+    name: "price",
+    doc: "What a million tokens of a model cost, in usd.",
+    exactly_one: &[],
+    fields: &[
+        Field::new("input", USD, "A million tokens that the model reads.", "1.25").required(),
+        Field::new("output", USD, "A million tokens that the model writes.", "10.0").required(),
+        Field::new(
+            "cached",
+            USD,
+            "A million tokens that the model reads from its cache. As `input` unless set.",
+            "0.125",
+        ),
+    ],
 };
 
 const METRICS: Table = Table {

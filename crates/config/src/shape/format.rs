@@ -69,6 +69,18 @@ pub(crate) const LENGTH: Format = Format {
     },
 };
 
+/// A span of time, or `off`.
+pub(crate) const LENGTH_OR_OFF: Format = Format {
+    what: "a duration, or `off`",
+    pattern: "^(off|([0-9]+(\\.[0-9]+)?(d|h|ms|m|s))+)$",
+    read: |text| match (LENGTH.read)(text) {
+        Err(_) if text == "off" => Ok(Datum::Text(text.to_owned())),
+        Err(_) => Err(Complaint::not("a duration")
+            .with_help("a number and a unit, such as `30s`, above zero; or `off`")),
+        datum => datum,
+    },
+};
+
 /// A number of bytes.
 pub(crate) const SIZE: Format = Format {
     what: "a size",
@@ -403,6 +415,8 @@ mod tests {
             (&CAPABILITY, "subprocess", "subprocess:"),
             (&CAPABILITY, "write:.", ":x"),
             (&LENGTH, "1ms", "0s"),
+            (&LENGTH_OR_OFF, "off", "never"),
+            (&LENGTH_OR_OFF, "30s", "0s"),
             (&TEXT, "x", "  "),
             (&ANY, "", "\0"),
             (&PATH, "a/b", ""),

@@ -27,8 +27,9 @@ impl Supervisor {
         let is_spent = self.spent_until(id).is_some();
         match self.life(id).phase {
             // What ran before a reboot has ended with it; the boot has still to say so.
+            // A run that has finished its work spends nothing more: it rests as what it finished as.
             Phase::Starting(_) | Phase::Running(_)
-                if is_spent && !self.rebooted && self.lives(id) =>
+                if is_spent && !self.rebooted && self.works(id) =>
             {
                 self.begin_stop(id, Why::SpentUp);
             }

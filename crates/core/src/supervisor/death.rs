@@ -40,12 +40,15 @@ impl Supervisor {
         }
     }
 
-    /// The run ended because we wanted it to: that decides the class, whatever the report says.
+    /// The run ended because we wanted it to: that decides the class, whatever the report says. The
+    /// exception is a run that had finished its work: its final record decides.
     fn ended_by_us(&mut self, id: AgentId, run: &Run, why: Why, report: ExitReport) {
         let finished = report.finding.as_ref().is_some_and(|found| found.class == Class::Done);
         match why {
             // It had finished when its money was counted: the budget stops further runs, not this one.
             Why::Overspent | Why::SpentUp if finished => self.died(id, run, None, report),
+            Why::Lingered => self.died(id, run, None, report),
+            Why::Unresponsive if run.finished.is_some() => self.died(id, run, None, report),
             Why::Unresponsive => self.died(id, run, Some(Class::Timeout), report),
             Why::Overspent => self.died(id, run, Some(Class::Budget), report),
             Why::SpentUp => {

@@ -169,7 +169,9 @@ impl Supervisor {
     /// stopped or needs a person stays as it is, and so does what waits for the world outside.
     fn takes_part(&self, id: AgentId) -> bool {
         match &self.life(id).phase {
-            Phase::Starting(_) | Phase::Running(_) | Phase::Backoff { .. } => true,
+            // A run that has finished its work rests soon: to start it again would do the work twice.
+            Phase::Starting(run) | Phase::Running(run) => run.finished.is_none(),
+            Phase::Backoff { .. } => true,
             Phase::Waiting { reason, .. } => *reason == WaitReason::Dependency,
             Phase::Stopping { why, .. } => match why {
                 Why::Group { .. } | Why::Unresponsive | Why::Restart { .. } => true,
@@ -178,7 +180,8 @@ impl Supervisor {
                 | Why::GroupFailed
                 | Why::Overspent
                 | Why::SpentUp
-                | Why::Wished => false,
+                | Why::Wished
+                | Why::Lingered => false,
             },
             Phase::Idle
             | Phase::Stopped { .. }

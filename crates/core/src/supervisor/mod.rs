@@ -175,12 +175,14 @@ impl Supervisor {
             Input::BeatSeen { agent, run } => self.beat(agent, run),
             Input::ActivitySeen { agent, run } => self.active(agent, run),
             Input::PromptSeen { agent, run, waiting } => self.prompted(agent, run, waiting),
+            Input::FinishSeen { agent, run, finished } => self.finish_seen(agent, run, finished),
+            Input::Lingered { agent, run } => self.lingered(agent, run),
             Input::Extended { agent, run, by } => self.extend(agent, run, by),
             Input::ProbeFailed { agent, run } => self.probe_failed(agent, run),
-            Input::Overspent { agent, run } if self.lives(agent) => {
+            Input::Overspent { agent, run } if self.works(agent) => {
                 self.end_run(agent, run, Why::Overspent);
             }
-            // The run has ended by itself; its report says whether it spent too much.
+            // The run has finished or ended by itself; its report says whether it spent too much.
             Input::Overspent { .. } => {}
             Input::ShutdownWished { agent, run } => self.wished(agent, run),
             Input::WaitOver(agent) => self.wait_over(agent),
@@ -440,6 +442,34 @@ impl Supervisor {
         self.touch(id);
     }
 
+    /// The run's work is over, or goes on after all. A run that goes on has shown that it lives.
+    fn finish_seen(&mut self, id: AgentId, run: RunId, finished: bool) {
+        if !self.is_current(id, run) {
+            return;
+        }
+        let now = self.now.mono;
+        if let Some(run) = self.agents[id.index()].life.phase.run_mut() {
+            if !finished {
+                run.silent_since = run.silent_since.max(now);
+                run.idle_since = run.idle_since.max(now);
+            }
+            run.finished = if finished { run.finished.or(Some(now)) } else { None };
+        }
+        self.touch(id);
+        if !finished && self.spent_until(id).is_some() {
+            self.end_run(id, run, Why::SpentUp);
+        }
+    }
+
+    /// The run may have begun to work again since its time was over.
+    fn lingered(&mut self, id: AgentId, run: RunId) {
+        let agent = self.agents.get(id.index());
+        let known = agent.and_then(|agent| agent.life.phase.run());
+        if known.is_none_or(|run| run.ended.is_none() && run.finished.is_some()) {
+            self.end_run(id, run, Why::Lingered);
+        }
+    }
+
     fn wished(&mut self, id: AgentId, run: RunId) {
         if !self.is_current(id, run) {
             return;
@@ -452,18 +482,18 @@ impl Supervisor {
         }
     }
 
-    /// A probe that fails because the run has ended says nothing of what it died of.
+    /// A probe that fails because the run has ended, or has finished its work, is not a failure.
     fn probe_failed(&mut self, id: AgentId, run: RunId) {
-        if self.lives(id) {
+        if self.works(id) {
             self.end_run(id, run, Why::Unresponsive);
         }
     }
 
-    /// Whether the process of the agent's run has not ended yet.
-    fn lives(&self, id: AgentId) -> bool {
+    /// Whether the agent's run has neither finished its work nor ended.
+    fn works(&self, id: AgentId) -> bool {
         let agent = self.agents.get(id.index());
         let run = agent.and_then(|agent| agent.life.phase.run());
-        run.is_some_and(|run| run.ended.is_none())
+        run.is_some_and(|run| run.ended.is_none() && run.finished.is_none())
     }
 
     fn end_run(&mut self, id: AgentId, run: RunId, why: Why) {

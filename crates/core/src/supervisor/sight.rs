@@ -103,6 +103,11 @@ impl Supervisor {
         self.life(id).phase.run().map(|run| run.id)
     }
 
+    /// Whether an agent's run has printed the record that ends its work, and lives.
+    pub fn has_finished(&self, id: AgentId) -> bool {
+        self.life(id).phase.run().is_some_and(|run| run.finished.is_some())
+    }
+
     /// How long ago an agent's run last beat, or began, where beats are asked of it or have come.
     pub fn beat_age(&self, id: AgentId, now: Mono) -> Option<Duration> {
         let run = self.life(id).phase.run()?;

@@ -142,6 +142,7 @@ impl Why {
             Why::Unresponsive => By::Timeout,
             Why::Overspent | Why::SpentUp => By::Budget,
             Why::Wished => By::Agent,
+            Why::Lingered => By::Linger,
         }
     }
 
@@ -167,13 +168,15 @@ impl Why {
                 | Why::Unresponsive
                 | Why::Overspent
                 | Why::SpentUp
-                | Why::Wished,
+                | Why::Wished
+                | Why::Lingered,
                 Why::Group { .. }
                 | Why::GroupFailed
                 | Why::Unresponsive
                 | Why::Overspent
                 | Why::SpentUp
-                | Why::Wished,
+                | Why::Wished
+                | Why::Lingered,
             ) => self,
         }
     }

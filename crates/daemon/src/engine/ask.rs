@@ -116,6 +116,8 @@ pub(crate) enum Ask {
     Coroner(Said),
     /// It has been examined, and what it spent is known.
     Metered(Box<Examined>),
+    /// A run has finished its work, or works again.
+    Finished(RunKey, bool),
     /// The last output of a run that another daemon saw end.
     Tail(RunKey, Vec<u8>),
     /// The ledger has something to say.
@@ -223,6 +225,7 @@ impl Engine {
             Ask::Scribe(event) => self.hear_scribe(event),
             Ask::Coroner(said) => self.hear_coroner(said),
             Ask::Metered(examined) => self.examined(*examined),
+            Ask::Finished(key, finished) => self.finish_seen(&key, finished),
             Ask::Tail(key, tail) => self.hear_tail(key, &tail),
             Ask::Ledger(notice) => self.hear_ledger(notice),
             Ask::Stored(ticket) => self.stored(ticket),
@@ -299,6 +302,7 @@ impl Engine {
             | Ask::Scribe(_)
             | Ask::Coroner(_)
             | Ask::Metered(_)
+            | Ask::Finished(..)
             | Ask::Tail(..)
             | Ask::Ledger(_)
             | Ask::Stored(_)
@@ -480,6 +484,7 @@ impl Engine {
             Action::Stop => {}
         }
         let before = self.runs_in(&scope);
+        self.forget_silence(before.keys().cloned());
         let ActionOptions { kill, fresh, .. } = options;
         self.ask_core(match action {
             Action::Start => Input::StartAsked(scope),

@@ -75,9 +75,12 @@ impl Engine {
         let recipe = self.recipe(&key.agent);
         let policy = self.supervisor.known(&key.agent).map(|id| self.supervisor.shared_policy(id));
         let rules = recipe.and_then(|(project, _)| self.rules.get(&project.config.project));
+        let id = self.supervisor.known(&key.agent);
+        let stopped = id.is_some_and(|id| self.supervisor.sight(id).state == State::Stopping);
         CaseFile {
             key: key.clone(),
             status,
+            stopped,
             oom,
             died,
             kind: self.kind(&key.agent),
@@ -123,7 +126,7 @@ impl Engine {
         while let Some(late) = self.dying.iter_mut().find(|dying| dying.give_up <= now) {
             let (key, opinion) = (late.key.clone(), late.opinion.take());
             // Nobody knows whether it wrote something, so it gets the benefit of the doubt.
-            self.judge(&key, opinion.unwrap_or(Opinion { finding: None, session: None }), true);
+            self.judge(&key, opinion.unwrap_or_default(), true);
         }
     }
 
@@ -137,11 +140,17 @@ impl Engine {
             finding.class == Class::Done && by_itself
         });
         let finding = opinion.finding.filter(|finding| finding.evidence.is_some());
+        self.note_finished(key, opinion.finished, finding.as_ref());
         // The reason why we ended a run goes before its own words, unless the run had finished by then.
         let overspent = self.overspent(key).filter(|_| !finished);
         let finding = overspent.or(finding);
         let finding = self.unless_session_was_lost(key, finding);
         let finding = self.unless_known_before(key, status, finding);
+        let plain = self.supervisor.known(&key.agent);
+        let plain = plain.map(|id| self.supervisor.policy(id).class_of(status));
+        if let Some(class) = finding.as_ref().map(|finding| finding.class).or(plain) {
+            self.note_silence(key, class);
+        }
         let is_its_own = self.is_a_runs(end.peak_bytes);
         let used = Usage {
             cpu_user_ms: Some(end.user_ms),
@@ -174,7 +183,19 @@ impl Engine {
         peak_bytes > self.keepers_peak
     }
 
-    /// Why a run was ended, or wanted to end, is no matter for an autopsy.
+    /// A run may have printed its final record just before the clock ended it. Then that record decides,
+    /// unless it only says that the run was broken off, which is what the clock did.
+    fn note_finished(&mut self, key: &RunKey, finished: bool, finding: Option<&Finding>) {
+        let decides = |found: &Finding| !matches!(found.class, Class::Error | Class::Interrupted);
+        if let (true, true, Some(agent)) =
+            (finished, finding.is_some_and(decides), self.supervisor.known(&key.agent))
+        {
+            self.hand_over(now(), Input::FinishSeen { agent, run: key.run, finished: true });
+        }
+    }
+
+    /// Why a run was ended, or wanted to end, is no matter for an autopsy. A final record is: what was
+    /// held against a run before it finished its work counts no more.
     fn unless_known_before(
         &self,
         key: &RunKey,
@@ -185,6 +206,10 @@ impl Engine {
         else {
             return finding;
         };
+        let has_wished = self.supervisor.life(agent).wished() == Some(key.run);
+        if self.supervisor.has_finished(agent) && !has_wished {
+            return finding;
+        }
         let class = self.supervisor.policy(agent).class_of(status);
         Some(Finding { class, evidence: Some(why), resets_at: None })
     }

@@ -309,7 +309,11 @@ impl Engine {
         let key = RunKey { agent: name.clone(), run };
         match order {
             Some(Ok(mut order)) => {
+                let own = order.env.clone();
                 let meter = self.admit(&key, &mut order.env);
+                if let Some(why) = self.unmetered_refusal(name, &own, meter.is_some()) {
+                    return self.handle.tell(Ask::Unspawnable { key, why });
+                }
                 let owner = self.recipe(name).and_then(|(_, agent)| owner_of(agent));
                 self.states.make(name, owner);
                 let order = Box::new(order);

@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use defib_config::config::{Budget, Burn};
+use defib_config::config::{Budget, Burn, Command};
 use defib_core::run::Finding;
 use defib_core::{Class, Input, Name, RunId, Wall};
 use defib_host::clock::now;
@@ -17,7 +17,9 @@ use super::{Engine, EngineHandle};
 use crate::coroner::Examined;
 use crate::ledger::{Amounts, Clerk, Ledger, Notice, amount, end_of_day, micros, moment};
 use crate::meter::burn::{Burning, FACTOR};
-use crate::meter::otlp::{Kept, Receiver};
+use crate::meter::coverage::{self, UnmeteredUnit};
+use crate::meter::otlp::{Kept, Receiver, telemetry};
+use crate::meter::prices::Prices;
 use crate::meter::{Kind, Meters};
 use crate::notices::{BURN_ALARM, NOTIFIED};
 
@@ -29,6 +31,8 @@ pub(super) struct Money {
     otlp: Option<Receiver>,
     /// Runs that are ended for what they spent, and why.
     overspent: BTreeMap<Name, (RunId, String)>,
+    /// Runs that ended well and reported nothing of what their budgets bound, with their commands.
+    silent: BTreeMap<Name, (RunId, Command)>,
 }
 
 impl Money {
@@ -41,10 +45,12 @@ impl Money {
     ) -> io::Result<Money> {
         let (ledger, told) = (handle.ledger().clone(), handle.clone());
         clerk.start(move |notice| told.tell(Ask::Ledger(notice)))?;
-        let meters = Meters::start(home, ledger.clone())?;
+        let told = handle.clone();
+        let finished = move |key, finished| told.tell(Ask::Finished(key, finished));
+        let meters = Meters::start(home, ledger.clone(), finished)?;
         let kept = kept.and_then(|bytes| serde_json::from_slice(bytes).ok());
         let otlp = kept.and_then(|kept| Receiver::start(kept, ledger.clone()).ok());
-        Ok(Money { ledger, meters, otlp, overspent: BTreeMap::new() })
+        Ok(Money { ledger, meters, otlp, overspent: BTreeMap::new(), silent: BTreeMap::new() })
     }
 }
 
@@ -183,7 +189,12 @@ impl Engine {
     /// Reads what a run prints, where that says what it uses.
     pub(super) fn meter(&self, key: &RunKey) {
         if let Some(kind) = Kind::of(self.kind(&key.agent)) {
-            self.money.meters.watch(key.agent.clone(), key.run, kind);
+            let recipe = self.recipe(&key.agent);
+            let prices = recipe.map(|(project, agent)| {
+                Prices::new(project.config.prices.clone(), coverage::model_of(&agent.command))
+            });
+            let prices = prices.unwrap_or_default();
+            self.money.meters.watch(key.agent.clone(), key.run, kind, prices);
         }
     }
 
@@ -201,12 +212,12 @@ impl Engine {
     }
 
     /// Gives a run what it needs to send what it uses, where it is of a kind that may or where it
-    /// matters. Says to which port of ours.
+    /// matters, and turns the sending on where its budget has bounds for that. Says to which port of ours.
     pub(super) fn admit(&mut self, key: &RunKey, env: &mut Vec<(String, String)>) -> Option<u16> {
         let (_, agent) = self.recipe(&key.agent)?;
         let exports = match Kind::of(self.kind(&key.agent)) {
             Some(Kind::Claude | Kind::Codex | Kind::Gemini) => true,
-            Some(Kind::Aider) | None => false,
+            Some(Kind::Opencode | Kind::Aider) | None => false,
         };
         if !exports && !has_bounds(&agent.budget) {
             return None;
@@ -215,11 +226,85 @@ impl Engine {
             // Without it there is one meter less, and nothing else.
             self.money.otlp = Receiver::start(Kept::default(), self.money.ledger.clone()).ok();
         }
+        let (_, agent) = self.recipe(&key.agent)?;
+        let variable = |name: &str| env_value(env, name);
+        let is_bounded = !coverage::bounded(&agent.budget).is_empty();
+        let telemetry = telemetry(self.kind(&key.agent), &variable).filter(|_| is_bounded);
         let kept = self.money.otlp.as_ref().and_then(|receiver| receiver.admit(key, env))?;
+        for (name, value) in telemetry.into_iter().flatten() {
+            if env_value(env, name).is_none() {
+                env.push((name.to_owned(), value.to_owned()));
+            }
+        }
         if let Ok(bytes) = serde_json::to_vec(&kept) {
             self.send(&Request::Keep { key: "otlp".to_owned(), bytes });
         }
         Some(kept.port)
+    }
+
+    /// Why a run must not be started: nothing would measure what its budget bounds. `env` is what the
+    /// run has of its own, before anything of ours.
+    pub(super) fn unmetered_refusal(
+        &self,
+        name: &Name,
+        env: &[(String, String)],
+        can_send: bool,
+    ) -> Option<String> {
+        let (_, agent) = self.recipe(name)?;
+        // Without a receiver it is as if the run sent elsewhere.
+        let elsewhere = |name: &str| (name == "OTEL_EXPORTER_OTLP_ENDPOINT").then(String::new);
+        let variable = |name: &str| {
+            env_value(env, name).or_else(|| if can_send { None } else { elsewhere(name) })
+        };
+        let mut unmetered = coverage::unmetered(agent, variable);
+        unmetered.extend(self.silent_units(name));
+        coverage::refusal(agent, &unmetered)
+    }
+
+    /// The units of an agent's budget that nothing measures.
+    pub(super) fn unmetered_of(&self, name: &Name) -> Vec<UnmeteredUnit> {
+        let Some((project, agent)) = self.recipe(name) else { return Vec::new() };
+        let unmetered = coverage::unmetered(agent, |name| project.variable(agent, name));
+        if unmetered.is_empty() { self.silent_units(name) } else { unmetered }
+    }
+
+    /// Notes whether a run that ended well reported anything of what its budget bounds. A model that has
+    /// done its work has used tokens: if none were reported, nothing measures them.
+    pub(super) fn note_silence(&mut self, key: &RunKey, class: Class) {
+        let Some((_, agent)) = self.recipe(&key.agent) else { return };
+        let units = coverage::bounded(&agent.budget);
+        let reported = |unit: &&str| {
+            let spent = self.money.ledger.look(&key.agent, |purse| purse.in_run(key.run, unit));
+            spent.is_some_and(|spent| spent > 0)
+        };
+        if units.iter().any(reported) {
+            self.money.silent.remove(&key.agent);
+        } else if class == Class::Done && !units.is_empty() {
+            let command = agent.command.clone();
+            self.money.silent.insert(key.agent.clone(), (key.run, command));
+        }
+    }
+
+    /// An operator starts an agent: its next run shows whether it is metered now.
+    pub(super) fn forget_silence(&mut self, names: impl Iterator<Item = Name>) {
+        for name in names {
+            self.money.silent.remove(&name);
+        }
+    }
+
+    /// The units of an agent's budget of which its last run that ended well reported nothing.
+    fn silent_units(&self, name: &Name) -> Vec<UnmeteredUnit> {
+        let silent = self.money.silent.get(name).zip(self.recipe(name));
+        let Some(((run, command), (_, agent))) = silent else { return Vec::new() };
+        if *command != agent.command {
+            return Vec::new();
+        }
+        coverage::silent(agent, *run)
+    }
+
+    /// Whether usd that an agent spends are counted by estimated prices.
+    pub(super) fn is_estimated(&self, name: &Name) -> bool {
+        self.recipe(name).is_some_and(|(_, agent)| coverage::estimated(agent))
     }
 
     /// What a run has spent beyond what one may, in words.
@@ -262,9 +347,13 @@ impl Engine {
     }
 }
 
+fn env_value(env: &[(String, String)], name: &str) -> Option<String> {
+    env.iter().find(|(own, _)| own == name).map(|(_, value)| value.clone())
+}
+
 /// Whether a budget bounds anything.
 fn has_bounds(budget: &Budget) -> bool {
-    let Budget { balance, per_run, per_day, burn: _ } = budget;
+    let Budget { balance, per_run, per_day, burn: _, unmetered: _ } = budget;
     !(balance.is_empty() && per_run.is_empty() && per_day.is_empty())
 }
 

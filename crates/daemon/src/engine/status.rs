@@ -66,6 +66,11 @@ impl Engine {
                 signal: death.signal,
             }),
             status_text: self.own_text(name, sight.run),
+            unmetered: self
+                .unmetered_of(name)
+                .into_iter()
+                .map(|unmetered| unmetered.unit)
+                .collect(),
             // One that was at rest when its project was taken down had nothing more to tell.
             flapping: goal != Goal::Down && view.is_some_and(|view| view.is_flapping(now.mono)),
             loop_detected: sight.reason == Some(Reason::Trip(Trip::Window)),
@@ -116,6 +121,8 @@ impl Engine {
             heartbeat_age_s: self.supervisor.beat_age(id, now.mono).map(whole).map(Seconds),
             balance: self.balances_of(name),
             spent: self.spent_of(name),
+            unmetered: self.unmetered_of(name),
+            estimated: if self.is_estimated(name) { vec!["usd".to_owned()] } else { Vec::new() },
             capabilities,
             capabilities_pending,
             kind: config.map_or("generic", |config| config.kind.word()).to_owned(),

@@ -112,6 +112,7 @@ impl Engine {
         let at = now();
         match shown {
             Shown::Activity => self.hand_over(at, Input::ActivitySeen { agent, run }),
+            Shown::Lingered => self.hand_over(at, Input::Lingered { agent, run }),
             Shown::Word(Word::Beat) => self.hand_over(at, Input::BeatSeen { agent, run }),
             Shown::Word(Word::Ready) => self.ready_by(key, ReadyBy::Notify),
             Shown::Word(Word::Extend(by)) => {
@@ -170,7 +171,25 @@ impl Engine {
             let key = RunKey { agent: name, run };
             self.end_probe(&key.agent);
             self.attend(&key, pid);
+            let id = self.supervisor.known(&key.agent);
+            if id.is_some_and(|id| self.supervisor.has_finished(id)) {
+                self.finish_seen(&key, true);
+            }
         }
+    }
+
+    /// A run printed the record that ends its work, or a record of work after it.
+    pub(super) fn finish_seen(&mut self, key: &RunKey, finished: bool) {
+        let Some(agent) = self.supervisor.known(&key.agent) else { return };
+        // A stop has been asked for already; what the run prints on that decides at its death.
+        if self.supervisor.sight(agent).state == State::Stopping {
+            return;
+        }
+        let linger = self.recipe(&key.agent).and_then(|(_, agent)| agent.linger.limit());
+        let linger = linger.filter(|_| finished);
+        let finished = linger.is_some();
+        self.hand_over(now(), Input::FinishSeen { agent, run: key.run, finished });
+        self.liveness.vigil.finished(key, linger);
     }
 
     /// A run is over: what it said before that comes first.

@@ -30,6 +30,8 @@ pub(crate) enum Meter {
     Output,
     /// What it sent over OpenTelemetry.
     Otlp,
+    /// What the tokens that it printed cost, by a table of prices.
+    Estimate,
 }
 
 impl Meter {
@@ -37,6 +39,7 @@ impl Meter {
         match self {
             Meter::Output => "output",
             Meter::Otlp => "otlp",
+            Meter::Estimate => "estimated",
         }
     }
 }
@@ -57,6 +60,15 @@ impl RunSpending {
     fn of(&self, unit: &str) -> i64 {
         let own = self.own.get(unit).copied().unwrap_or(0);
         own.saturating_add(self.metered_of(unit))
+    }
+
+    /// The part of an estimate that is for this run's own tokens, not for those that earlier runs printed.
+    fn own_part(&self, total: i64) -> i64 {
+        let printed = self.metered.get(&Meter::Output).and_then(|totals| totals.get("tokens"));
+        let own = i128::from(printed.copied().unwrap_or(0));
+        let all = own + i128::from(self.carried);
+        let part = if all > 0 { i128::from(total) * own / all } else { i128::from(total) };
+        i64::try_from(part).unwrap_or(i64::MAX)
     }
 
     fn metered_of(&self, unit: &str) -> i64 {
@@ -212,8 +224,11 @@ impl Purse {
         let mut entries = Vec::new();
         for (unit, total) in totals {
             let Some(spending) = self.run_mut(run) else { return entries };
-            let is_carried = meter == Meter::Output && unit == "tokens";
-            let total = if is_carried { total.saturating_sub(spending.carried) } else { *total };
+            let total = match meter {
+                Meter::Output if unit == "tokens" => total.saturating_sub(spending.carried),
+                Meter::Estimate => spending.own_part(*total),
+                Meter::Output | Meter::Otlp => *total,
+            };
             let before = spending.metered_of(unit);
             let known = spending.metered.entry(meter).or_default().entry(unit.clone()).or_insert(0);
             // A meter that has lost the beginning of a run knows less than was counted.
@@ -469,6 +484,21 @@ mod tests {
         }
         assert_eq!(purse.spent, totals(150));
         assert_eq!(purse.in_run(RunId(3), "tokens"), 20);
+    }
+
+    #[test]
+    fn an_estimate_of_a_thread_that_is_taken_up_again_is_for_the_new_tokens_alone() {
+        let mut purse = Purse::default();
+        for (run, total) in [(1, 100), (2, 400)] {
+            let thread = BTreeMap::from([("t".to_owned(), Told { first: total, last: total })]);
+            purse.take_up(RunId(run), &thread);
+            purse.metered(&agent(), RunId(run), Meter::Output, &totals(total), &at(7));
+            // Two for each token, of the whole thread.
+            let estimate = Amounts::from([("usd".to_owned(), 2 * total)]);
+            purse.metered(&agent(), RunId(run), Meter::Estimate, &estimate, &at(7));
+        }
+        assert_eq!((purse.spent["tokens"], purse.spent["usd"]), (400, 800));
+        assert_eq!(purse.in_run(RunId(2), "usd"), 600);
     }
 
     #[test]

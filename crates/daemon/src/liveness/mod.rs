@@ -5,6 +5,7 @@
 //! decides; nothing here ends a run.
 
 mod heartbeat;
+mod linger;
 mod notify;
 mod probe;
 mod sockets;

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use std::{io, thread};
 
 use defib_core::{Mono, Name};
-use defib_host::activity::{Activity, activity};
+use defib_host::activity::{Activity, activity, descendants_cpu};
 use defib_host::clock::now;
 use defib_host::notify::{LONGEST, Received, Sender, receive};
 use defib_host::protocol::RunKey;
@@ -25,6 +25,7 @@ use rustix::event::epoll;
 use rustix::time::Timespec;
 
 use super::heartbeat::{HeartbeatFiles, ToWatch, look};
+use super::linger::Lingering;
 use super::notify::{Word, words};
 use crate::places::AgentFile;
 use crate::workers::Workers;
@@ -57,6 +58,8 @@ pub(crate) enum Shown {
     Word(Word),
     /// It wrote something, had CPU time, or began or ended a process.
     Activity,
+    /// It finished its work and has not exited for as long as it may.
+    Lingered,
 }
 
 /// What is to be watched of a run.
@@ -200,6 +203,12 @@ impl Vigil {
         }
     }
 
+    /// A run has finished its work and may go on for this long, or works again.
+    pub(crate) fn finished(&self, key: &RunKey, may_linger: Option<Duration>) {
+        self.desk().finished(key, may_linger);
+        self.wake.wake();
+    }
+
     /// The run is over. Gives what it said before that.
     pub(crate) fn leave(&self, key: &RunKey) -> Vec<Sign> {
         self.desk().leave(key)
@@ -239,6 +248,7 @@ struct Attended {
     /// Whether another came too soon after that one, and is handed on later.
     held_back: bool,
     sampled: Option<Box<Sample>>,
+    lingering: Option<Box<Lingering>>,
 }
 
 /// What a run had done when it was last looked at.
@@ -285,9 +295,28 @@ impl Desk {
             self.next_key += 1;
             self.heard.insert(key, name.clone());
         }
-        let run = Attended { watch, key, last_beat: None, held_back: false, sampled: None };
+        let run = Attended {
+            watch,
+            key,
+            last_beat: None,
+            held_back: false,
+            sampled: None,
+            lingering: None,
+        };
         self.runs.insert(name, run);
         to_watch
+    }
+
+    fn finished(&mut self, key: &RunKey, may_linger: Option<Duration>) {
+        let run = self.runs.get_mut(&key.agent).filter(|run| run.watch.key == *key);
+        let Some(run) = run else { return };
+        match (&mut run.lingering, may_linger) {
+            (Some(lingering), Some(span)) => lingering.change(span),
+            (none @ None, Some(span)) => {
+                *none = Some(Box::new(Lingering::new(now().mono, span)));
+            }
+            (lingering, None) => *lingering = None,
+        }
     }
 
     fn stop_hearing(&mut self, agent: &Name) {
@@ -340,6 +369,12 @@ impl Desk {
             if run.has_moved(now) {
                 let key = run.watch.key.clone();
                 self.signs.push(Sign { key, shown: Shown::Activity });
+            }
+        }
+        for run in self.runs.values_mut() {
+            if run.has_lingered(now) {
+                let key = run.watch.key.clone();
+                self.signs.push(Sign { key, shown: Shown::Lingered });
             }
         }
         self.hand_on_beats(now, BEAT_GAP);
@@ -407,7 +442,9 @@ impl Desk {
     fn next_due(&self) -> Option<Mono> {
         let beats = |run: &Attended| run.last_beat.filter(|_| run.held_back);
         let beats = self.runs.values().filter_map(beats).map(|last| last + BEAT_GAP);
-        self.runs.values().filter_map(Attended::next_sample).chain(beats).min()
+        let lingering = self.runs.values().filter_map(|run| run.lingering.as_deref());
+        let looks = lingering.map(Lingering::next_look);
+        self.runs.values().filter_map(Attended::next_sample).chain(beats).chain(looks).min()
     }
 }
 
@@ -426,6 +463,20 @@ impl Attended {
         let (silent_for, _) = self.watch.hang.as_deref()?;
         let gap = (*silent_for / 4).max(SAMPLE_GAP);
         Some(self.sampled.as_ref().map_or(Mono::ZERO, |sample| sample.at + gap))
+    }
+
+    /// Whether it finished its work and has gone on for as long as it may. Says so once.
+    fn has_lingered(&mut self, now: Mono) -> bool {
+        let Some(lingering) = &mut self.lingering else { return false };
+        if lingering.next_look() > now {
+            return false;
+        }
+        let RunKey { agent, run } = &self.watch.key;
+        let is_over = lingering.look(now, descendants_cpu(self.watch.pid, agent, *run));
+        if is_over {
+            self.lingering = None;
+        }
+        is_over
     }
 
     /// Whether it did anything since it was last looked at.

@@ -45,7 +45,7 @@ impl Tally {
     }
 
     pub(super) fn used(&self) -> Used {
-        Used { tokens: self.tokens, usd: self.cost.total() }
+        Used { tokens: self.tokens, usd: self.cost.total(), estimated: 0.0 }
     }
 }
 

@@ -58,7 +58,7 @@ impl Tally {
 
     pub(super) fn used(&self) -> Used {
         let tokens = self.before + self.steps.values().sum::<f64>();
-        Used { tokens, usd: self.cost.total() }
+        Used { tokens, usd: self.cost.total(), estimated: 0.0 }
     }
 }
 

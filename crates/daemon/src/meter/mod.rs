@@ -9,8 +9,11 @@ mod aider;
 pub(crate) mod burn;
 mod claude;
 mod codex;
+pub(crate) mod coverage;
 mod gemini;
+mod opencode;
 pub(crate) mod otlp;
+pub(crate) mod prices;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -18,9 +21,12 @@ use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use defib_autopsy::{Follower, Kind as Sort, Progress, prints_final_record};
 use defib_core::{Name, RunId};
+use defib_host::protocol::RunKey;
 use serde_json::Value;
 
+use self::prices::Prices;
 use crate::ledger::{Amounts, Ledger, Meter, Told, micros};
 use crate::logs::{Extent, LogReader, folder};
 
@@ -40,19 +46,30 @@ pub(crate) enum Kind {
     Claude,
     Codex,
     Gemini,
+    Opencode,
     Aider,
 }
 
 impl Kind {
     /// Whose records an agent's output has, where they say what it uses.
-    pub(crate) const fn of(kind: defib_autopsy::Kind) -> Option<Kind> {
-        use defib_autopsy::Kind as Sort;
+    pub(crate) const fn of(kind: Sort) -> Option<Kind> {
         match kind {
             Sort::Claude => Some(Kind::Claude),
             Sort::Codex => Some(Kind::Codex),
             Sort::Gemini => Some(Kind::Gemini),
+            Sort::Opencode => Some(Kind::Opencode),
             Sort::Aider => Some(Kind::Aider),
-            Sort::Opencode | Sort::Goose | Sort::Python | Sort::Node | Sort::Generic => None,
+            Sort::Goose | Sort::Python | Sort::Node | Sort::Generic => None,
+        }
+    }
+
+    const fn sort(self) -> Sort {
+        match self {
+            Kind::Claude => Sort::Claude,
+            Kind::Codex => Sort::Codex,
+            Kind::Gemini => Sort::Gemini,
+            Kind::Opencode => Sort::Opencode,
+            Kind::Aider => Sort::Aider,
         }
     }
 }
@@ -62,15 +79,17 @@ enum Tally {
     Claude(claude::Tally),
     Codex(codex::Tally),
     Gemini(gemini::Tally),
+    Opencode(opencode::Tally),
     Aider(aider::Tally),
 }
 
 impl Tally {
-    fn new(kind: Kind) -> Tally {
+    fn new(kind: Kind, prices: Arc<Prices>) -> Tally {
         match kind {
             Kind::Claude => Tally::Claude(claude::Tally::default()),
-            Kind::Codex => Tally::Codex(codex::Tally::default()),
-            Kind::Gemini => Tally::Gemini(gemini::Tally::default()),
+            Kind::Codex => Tally::Codex(codex::Tally::new(prices)),
+            Kind::Gemini => Tally::Gemini(gemini::Tally::new(prices)),
+            Kind::Opencode => Tally::Opencode(opencode::Tally::default()),
             Kind::Aider => Tally::Aider(aider::Tally::default()),
         }
     }
@@ -82,6 +101,7 @@ impl Tally {
             Tally::Claude(tally) => record(line, "usage\"", |record| tally.take(record)),
             Tally::Codex(tally) => record(line, "\"type\"", |record| tally.take(record)),
             Tally::Gemini(tally) => record(line, "\"type\"", |record| tally.take(record)),
+            Tally::Opencode(tally) => record(line, "step_finish", |record| tally.take(record)),
             Tally::Aider(tally) => tally.take(line),
         }
     }
@@ -91,7 +111,9 @@ impl Tally {
         match self {
             Tally::Codex(tally) => tally.threads(),
             // What these tell of a session begins with the process.
-            Tally::Claude(_) | Tally::Gemini(_) | Tally::Aider(_) => BTreeMap::new(),
+            Tally::Claude(_) | Tally::Gemini(_) | Tally::Opencode(_) | Tally::Aider(_) => {
+                BTreeMap::new()
+            }
         }
     }
 
@@ -100,6 +122,7 @@ impl Tally {
             Tally::Claude(tally) => tally.used(),
             Tally::Codex(tally) => tally.used(),
             Tally::Gemini(tally) => tally.used(),
+            Tally::Opencode(tally) => tally.used(),
             Tally::Aider(tally) => tally.used(),
         }
     }
@@ -107,9 +130,9 @@ impl Tally {
 
 /// What an output of each kind comes to, whatever is in it.
 pub(crate) fn read_any(output: &[u8]) -> usize {
-    let kinds = [Kind::Claude, Kind::Codex, Kind::Gemini, Kind::Aider];
+    let kinds = [Kind::Claude, Kind::Codex, Kind::Gemini, Kind::Opencode, Kind::Aider];
     let amounts = kinds.map(|kind| {
-        let (mut lines, mut tally) = (Lines::default(), Tally::new(kind));
+        let (mut lines, mut tally) = (Lines::default(), Tally::new(kind, Arc::default()));
         lines.take(output, |line| tally.take(line));
         lines.finish(|line| tally.take(line));
         tally.used().amounts().len()
@@ -122,14 +145,23 @@ pub(crate) fn read_any(output: &[u8]) -> usize {
 struct Used {
     tokens: f64,
     usd: f64,
+    /// Usd by prices, for those who say no cost.
+    estimated: f64,
 }
 
 impl Used {
     fn amounts(self) -> Amounts {
-        let all = [("tokens", self.tokens), ("usd", self.usd)];
-        let spent = all.into_iter().filter(|(_, amount)| *amount > 0.0);
-        spent.map(|(unit, amount)| (unit.to_owned(), micros(amount))).collect()
+        amounts(&[("tokens", self.tokens), ("usd", self.usd)])
     }
+
+    fn estimate(self) -> Amounts {
+        amounts(&[("usd", self.estimated)])
+    }
+}
+
+fn amounts(all: &[(&str, f64)]) -> Amounts {
+    let spent = all.iter().filter(|(_, amount)| *amount > 0.0);
+    spent.map(|(unit, amount)| ((*unit).to_owned(), micros(*amount))).collect()
 }
 
 /// Hands over a line that is a JSON object with a word in it.
@@ -222,7 +254,7 @@ type Then = Box<dyn FnOnce() + Send>;
 
 #[derive(Default)]
 struct State {
-    watched: BTreeMap<(Name, RunId), Kind>,
+    watched: BTreeMap<(Name, RunId), (Kind, Arc<Prices>)>,
     grown: BTreeSet<Name>,
     finished: Vec<(Name, RunId, Then)>,
 }
@@ -246,18 +278,29 @@ pub(crate) struct Meters {
 }
 
 impl Meters {
-    /// Starts the thread that reads.
-    pub(crate) fn start(home: PathBuf, ledger: Ledger) -> io::Result<Meters> {
+    /// Starts the thread that reads. `finished` is called on it when a run has finished its work, or
+    /// works again; it must not block.
+    pub(crate) fn start(
+        home: PathBuf,
+        ledger: Ledger,
+        finished: impl Fn(RunKey, bool) + Send + 'static,
+    ) -> io::Result<Meters> {
         let shared = Arc::new(Shared::default());
-        let mut desk = Desk { shared: shared.clone(), home, ledger, readings: BTreeMap::new() };
+        let mut desk = Desk {
+            shared: shared.clone(),
+            home,
+            ledger,
+            finished: Box::new(finished),
+            readings: BTreeMap::new(),
+        };
         std::thread::Builder::new().name("meters".to_owned()).spawn(move || desk.work())?;
         Ok(Meters { shared })
     }
 
     /// Reads a run's log from its beginning on.
-    pub(crate) fn watch(&self, agent: Name, run: RunId, kind: Kind) {
+    pub(crate) fn watch(&self, agent: Name, run: RunId, kind: Kind, prices: Prices) {
         let mut state = self.shared.lock();
-        state.watched.insert((agent.clone(), run), kind);
+        state.watched.insert((agent.clone(), run), (kind, Arc::new(prices)));
         state.grown.insert(agent);
         drop(state);
         self.shared.work.notify_one();
@@ -295,12 +338,43 @@ struct Reading {
     lines: Lines,
     tally: Tally,
     told: Used,
+    work: Work,
+}
+
+/// Whether a run has finished its work, by its records.
+struct Work {
+    kind: Sort,
+    follower: Follower,
+    finished: bool,
+    /// What the engine was told.
+    told: bool,
+}
+
+impl Work {
+    fn new(kind: Sort) -> Work {
+        Work { kind, follower: Follower::default(), finished: false, told: false }
+    }
+
+    fn take(&mut self, line: &[u8]) {
+        if prints_final_record(self.kind)
+            && let Some(progress) = self.follower.take(self.kind, line)
+        {
+            self.finished = progress == Progress::Finished;
+        }
+    }
+
+    /// Whether it has finished, where that is news.
+    fn news(&mut self) -> Option<bool> {
+        let is_news = self.finished != std::mem::replace(&mut self.told, self.finished);
+        is_news.then_some(self.finished)
+    }
 }
 
 struct Desk {
     shared: Arc<Shared>,
     home: PathBuf,
     ledger: Ledger,
+    finished: Box<dyn Fn(RunKey, bool) + Send>,
     readings: BTreeMap<(Name, RunId), Reading>,
 }
 
@@ -330,12 +404,13 @@ impl Desk {
                 .wait_timeout_while(state, PAUSE, |state| state.finished.is_empty())
                 .unwrap_or_else(PoisonError::into_inner);
         }
-        for (key, kind) in &state.watched {
+        for (key, (kind, prices)) in &state.watched {
             self.readings.entry(key.clone()).or_insert_with(|| Reading {
                 reader: None,
                 lines: Lines::default(),
-                tally: Tally::new(*kind),
+                tally: Tally::new(*kind, prices.clone()),
                 told: Used::default(),
+                work: Work::new(kind.sort()),
             });
         }
         (std::mem::take(&mut state.grown), std::mem::take(&mut state.finished))
@@ -351,9 +426,12 @@ impl Desk {
                 // The others have their turn first.
                 self.shared.lock().grown.insert(agent.clone());
             }
-            if let Some(totals) = reading.news() {
+            if let Some(finished) = reading.work.news() {
+                (self.finished)(RunKey { agent: agent.clone(), run: *run }, finished);
+            }
+            if let Some(used) = reading.news() {
                 reading.tell_threads(&self.ledger, agent, *run);
-                self.ledger.metered(agent.clone(), *run, Meter::Output, totals, None);
+                tell(&self.ledger, agent.clone(), *run, used, None);
             }
         }
     }
@@ -371,9 +449,18 @@ impl Desk {
         let Reading { lines, tally, .. } = &mut reading;
         lines.finish(|line| tally.take(line));
         reading.tell_threads(&self.ledger, &agent, run);
-        let totals = reading.tally.used().amounts();
-        self.ledger.metered(agent, run, Meter::Output, totals, Some(then));
+        tell(&self.ledger, agent, run, reading.tally.used(), Some(then));
     }
+}
+
+/// Tells the ledger what a run used. An estimate comes last: the ledger goes by the tokens before it.
+fn tell(ledger: &Ledger, agent: Name, run: RunId, used: Used, then: Option<Then>) {
+    let estimate = used.estimate();
+    if estimate.is_empty() {
+        return ledger.metered(agent, run, Meter::Output, used.amounts(), then);
+    }
+    ledger.metered(agent.clone(), run, Meter::Output, used.amounts(), None);
+    ledger.metered(agent, run, Meter::Estimate, estimate, then);
 }
 
 impl Reading {
@@ -392,8 +479,11 @@ impl Reading {
                 return false;
             }
             read += bytes.len();
-            let tally = &mut self.tally;
-            self.lines.take(&bytes, |line| tally.take(line));
+            let (tally, work) = (&mut self.tally, &mut self.work);
+            self.lines.take(&bytes, |line| {
+                tally.take(line);
+                work.take(line);
+            });
         }
         true
     }
@@ -406,10 +496,10 @@ impl Reading {
     }
 
     /// What was used, where that is news.
-    fn news(&mut self) -> Option<Amounts> {
+    fn news(&mut self) -> Option<Used> {
         let used = self.tally.used();
         let is_news = used != std::mem::replace(&mut self.told, used);
-        is_news.then(|| used.amounts())
+        is_news.then_some(used)
     }
 }
 

@@ -5,9 +5,9 @@ use proptest::prelude::*;
 use super::*;
 
 fn used(kind: Kind, lines: &[&str]) -> (f64, f64) {
-    let (mut tally, mut whole) = (Tally::new(kind), Lines::default());
+    let (mut tally, mut whole) = (Tally::new(kind, Arc::default()), Lines::default());
     whole.take((lines.join("\n") + "\n").as_bytes(), |line| tally.take(line));
-    let Used { tokens, usd } = tally.used();
+    let Used { tokens, usd, .. } = tally.used();
     (tokens, (usd * 1e6).round() / 1e6)
 }
 
@@ -47,6 +47,17 @@ fn claude() {
     ] {
         assert_eq!(used(Kind::Claude, lines), expected, "{what}");
     }
+}
+
+#[test]
+fn opencode() {
+    let step = |reason: &str| {
+        format!(
+            r#"{{"type":"step_finish","part":{{"reason":"{reason}","cost":0.25,"tokens":{{"input":10,"output":5,"reasoning":1,"cache":{{"read":3,"write":1}}}}}}}}"#
+        )
+    };
+    let (tools, stop) = (step("tool-calls"), step("stop"));
+    assert_eq!(used(Kind::Opencode, &[&tools, r#"{"type":"text"}"#, &stop]), (40.0, 0.5));
 }
 
 #[test]
@@ -150,10 +161,10 @@ proptest! {
                 all.extend_from_slice(b"\n");
                 all.extend_from_slice(line.as_bytes());
             }
-            let mut whole = (Tally::new(kind), Lines::default());
+            let mut whole = (Tally::new(kind, Arc::default()), Lines::default());
             whole.1.take(&all, |line| whole.0.take(line));
             whole.1.finish(|line| whole.0.take(line));
-            let mut parts = (Tally::new(kind), Lines::default());
+            let mut parts = (Tally::new(kind, Arc::default()), Lines::default());
             for part in [&all[..cut], &all[cut..]] {
                 parts.1.take(part, |line| parts.0.take(line));
             }

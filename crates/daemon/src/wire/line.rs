@@ -58,6 +58,9 @@ pub struct AgentLine {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub status_text: Option<String>,
+    /// The units of its budget that nothing measures.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unmetered: Vec<String>,
     /// Whether it died three or more counted deaths in the last ten minutes.
     #[serde(default, skip_serializing_if = "is_not")]
     pub flapping: bool,
@@ -109,6 +112,7 @@ impl From<AgentStatus> for AgentLine {
             last_activity_at: status.last_activity_at,
             last_death: status.last_death.map(DeathLine::from),
             status_text: status.status_text,
+            unmetered: status.unmetered.into_iter().map(|unmetered| unmetered.unit).collect(),
             flapping: status.flapping,
             loop_detected: status.loop_detected,
             channels_failing: status.channels_failing,

@@ -59,6 +59,67 @@ fn unit_of(metric: &str) -> Option<&'static str> {
     }
 }
 
+/// Variables by which an environment says where, or in which form, to export. Where one is set, the
+/// run's export is left as it is.
+const OWN_EXPORTER: [&str; 4] = [
+    "OTEL_EXPORTER_OTLP_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_HEADERS",
+    "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_METRICS_HEADERS",
+];
+
+/// The variables that make a kind export what it uses, and the values that serve.
+const CLAUDE: [(&str, &[&str]); 4] = [
+    ("CLAUDE_CODE_ENABLE_TELEMETRY", &["1", "true"]),
+    ("OTEL_METRICS_EXPORTER", &["otlp"]),
+    ("OTEL_EXPORTER_OTLP_PROTOCOL", &["http/protobuf", "http/json"]),
+    ("OTEL_EXPORTER_OTLP_COMPRESSION", &["none"]),
+];
+const GEMINI: [(&str, &[&str]); 4] = [
+    ("GEMINI_TELEMETRY_ENABLED", &["true", "1"]),
+    ("GEMINI_TELEMETRY_TARGET", &["local"]),
+    ("GEMINI_TELEMETRY_OTLP_PROTOCOL", &["http"]),
+    ("OTEL_EXPORTER_OTLP_COMPRESSION", &["none"]),
+];
+/// These would send gemini's figures elsewhere.
+const GEMINI_ELSEWHERE: [&str; 2] = ["GEMINI_TELEMETRY_OTLP_ENDPOINT", "GEMINI_TELEMETRY_OUTFILE"];
+
+/// The variables that make a run of this kind send what it uses here. Nothing if it cannot, or if its
+/// environment says otherwise: the user's settings win.
+pub(crate) fn telemetry(
+    kind: defib_autopsy::Kind,
+    variable: &impl Fn(&str) -> Option<String>,
+) -> Option<Vec<(&'static str, &'static str)>> {
+    use defib_autopsy::Kind;
+    let wanted = match kind {
+        Kind::Claude => CLAUDE,
+        Kind::Gemini => GEMINI,
+        Kind::Codex
+        | Kind::Opencode
+        | Kind::Goose
+        | Kind::Aider
+        | Kind::Python
+        | Kind::Node
+        | Kind::Generic => return None,
+    };
+    if OWN_EXPORTER.iter().chain(&GEMINI_ELSEWHERE).any(|name| variable(name).is_some()) {
+        return None;
+    }
+    let mut unset = Vec::new();
+    for (name, values) in wanted {
+        match variable(name) {
+            Some(own) if values.contains(&own.as_str()) => {}
+            Some(_) => return None,
+            None => unset.push((name, values[0])),
+        }
+    }
+    if kind == Kind::Claude && variable("OTEL_METRIC_EXPORT_INTERVAL").is_none() {
+        // A minute unless set, in which much can be spent.
+        unset.push(("OTEL_METRIC_EXPORT_INTERVAL", "5000"));
+    }
+    Some(unset)
+}
+
 /// Where a series stands.
 #[derive(Debug, Default)]
 struct Series {
@@ -175,15 +236,13 @@ impl Receiver {
     /// has to know.
     pub(crate) fn admit(&self, key: &RunKey, env: &mut Vec<(String, String)>) -> Option<Kept> {
         let is_set = |name: &str| env.iter().any(|(own, _)| own == name);
-        let names = ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_HEADERS"];
-        let own = ["OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_HEADERS"];
-        if names.into_iter().chain(own).any(is_set) {
+        if OWN_EXPORTER.into_iter().any(is_set) {
             return None;
         }
         let token = token()?;
         let mut inner = self.lock();
-        env.push((names[0].to_owned(), format!("http://127.0.0.1:{}", inner.kept.port)));
-        env.push((names[1].to_owned(), format!("authorization=Bearer%20{token}")));
+        env.push((OWN_EXPORTER[0].to_owned(), format!("http://127.0.0.1:{}", inner.kept.port)));
+        env.push((OWN_EXPORTER[1].to_owned(), format!("authorization=Bearer%20{token}")));
         if !env.iter().any(|(own, _)| own == "OTEL_EXPORTER_OTLP_PROTOCOL") {
             env.push(("OTEL_EXPORTER_OTLP_PROTOCOL".to_owned(), "http/protobuf".to_owned()));
         }
