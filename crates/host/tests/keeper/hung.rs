@@ -26,7 +26,7 @@ fn hung(way: &[&str]) -> Option<(Keeper, String, Hung)> {
 
 fn in_folder(agent: &str, run: u64, folder: &str) -> Request {
     let mut order = order(agent, run, &["idle"]);
-    order.cwd = folder.to_owned();
+    folder.clone_into(&mut order.cwd);
     Request::Spawn(Box::new(order))
 }
 
