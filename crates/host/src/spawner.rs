@@ -446,7 +446,7 @@ impl Spawners {
             spawner == Some(pid) || progress.child() == Some(pid)
         };
         // One that was made a moment ago is still in the keeper's session; no run of ours ever is.
-        all.any(is_it) || rustix::process::getsid(Some(pid)) == rustix::process::getsid(None)
+        all.any(is_it) || session(pid.as_raw_pid()) == session(0)
     }
 
     /// Starts a spawner.
@@ -475,6 +475,13 @@ impl Spawners {
             }
         }
     }
+}
+
+/// The session of a process, zero being this one. It is zero if the session is outside of this process
+/// namespace, and negative if there is no such process.
+fn session(pid: i32) -> i32 {
+    // SAFETY: it takes a number, and says what there is.
+    unsafe { libc::getsid(pid) }
 }
 
 /// What a spawner does until the keeper closes the connection or dies.

@@ -135,14 +135,10 @@ fn hung_paths_that_the_daemon_looks_at_delay_no_other_agent() {
         return;
     }
     let shown = |file: &Path| format!("{:?}", file.display().to_string());
-    let sorts: [(&str, fn(&Path) -> PathBuf); 3] = [
-        ("env_file", |folder| folder.join("env")),
-        ("heartbeat_file", |folder| folder.join("beat")),
-        ("capabilities", |folder| folder.join("data")),
-    ];
-    for (sort, path) in sorts {
+    let sorts = [("env_file", "env"), ("heartbeat_file", "beat"), ("capabilities", "data")];
+    for (sort, name) in sorts {
         let (bench, folder) = ground();
-        let path = path(&folder);
+        let path = folder.join(name);
         fs::write(&path, "A=1\n").unwrap();
         let setting = match sort {
             "capabilities" => {

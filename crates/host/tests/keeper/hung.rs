@@ -26,7 +26,7 @@ fn hung(way: &[&str]) -> Option<(Keeper, String, Hung)> {
 
 fn in_folder(agent: &str, run: u64, folder: &str) -> Request {
     let mut order = order(agent, run, &["idle"]);
-    order.cwd = folder.to_owned();
+    folder.clone_into(&mut order.cwd);
     Request::Spawn(Box::new(order))
 }
 
@@ -90,7 +90,9 @@ fn agent_with_three_stuck_starts_is_refused_at_once() {
     let stuck = others(&keeper, &[daemon.pid]);
     daemon.ask(in_folder("a", 4, &folder));
     assert_eq!(daemon.try_next().unwrap().0, timed_out("a", 4, Stage::Process));
-    assert_eq!(others(&keeper, &[daemon.pid]), stuck, "nothing more is stuck");
+    // A spawner that was killed may have gone meanwhile.
+    let now = others(&keeper, &[daemon.pid]);
+    assert!(now.iter().all(|pid| stuck.contains(pid)), "nothing more is stuck: {stuck:?} {now:?}");
     hung.release();
     await_that("what hung has been reaped", || others(&keeper, &[daemon.pid]).len() <= 1);
     daemon.spawn(order("a", 5, &["idle"]));
