@@ -493,6 +493,7 @@ fn serve(
     keeper: Pid,
 ) -> ! {
     let _ = rustix::thread::set_name(c"defib-spawner");
+    rename_arguments(b"defib internal spawner");
     // A spawner must not keep open what the keeper closes: its lock, its sockets, the output of runs.
     close_all_but([launcher.needs().as_raw_fd(), socket.as_raw_fd()]);
     let bound = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
@@ -514,6 +515,27 @@ fn serve(
     }
     // SAFETY: ends this process and runs nothing of the keeper's on the way.
     unsafe { libc::_exit(0) }
+}
+
+/// Replaces the arguments that this process shows. They are the keeper's, and whoever looks for keepers by
+/// their arguments must not find spawners.
+fn rename_arguments(title: &[u8]) {
+    let Some(stat) = crate::descent::read("/proc/self/stat") else { return };
+    let text = String::from_utf8_lossy(&stat);
+    // The second field is a name in brackets, which may have spaces in it. Fields 48 and 49 are addresses.
+    let fields = text.rsplit(')').next().unwrap_or_default();
+    let address = |number: usize| fields.split_ascii_whitespace().nth(number - 3)?.parse().ok();
+    let (Some(start), Some(end)) = (address(48), address(49)) else { return };
+    let length: usize = usize::saturating_sub(end, start);
+    if start == 0 || length == 0 {
+        return;
+    }
+    // SAFETY: the kernel put the arguments there, in memory of this process that stays mapped and writable.
+    // The standard library copies them, so nothing refers to these bytes, and this process has one thread.
+    let shown = unsafe { std::slice::from_raw_parts_mut(start as *mut u8, length) };
+    shown.fill(0);
+    let title = &title[..title.len().min(length - 1)];
+    shown[..title.len()].copy_from_slice(title);
 }
 
 fn next_job(channel: &mut Channel<Answer, Job>) -> Option<(Job, Vec<OwnedFd>)> {

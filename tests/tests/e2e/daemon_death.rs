@@ -132,8 +132,7 @@ fn upgrade_swaps_the_daemon_and_agents_run_on() {
     let log = bench.await_log("w", |log| log.contains("END "));
     let (lines, end) = log.split_once("END ").unwrap();
     assert_eq!(whole_lines(lines).to_string(), end.trim());
-    // The keeper, its spawner, the daemon and two agents.
-    await_that("no old daemon", || bench.processes().len() == 5);
+    await_that("no old daemon", || bench.processes().len() == 4);
 }
 
 #[test]
