@@ -315,7 +315,7 @@ fn many_ups_at_once_make_one_daemon_and_one_run_of_each_agent() {
     });
     bench.await_state("a", "running");
     assert_eq!(std::fs::read_to_string(&lives).unwrap().lines().count(), 1);
-    assert_eq!(bench.processes().len(), 4, "keeper, spawner, daemon, agent");
+    assert_eq!(bench.processes().len(), 3, "keeper, daemon, agent");
 }
 
 #[test]

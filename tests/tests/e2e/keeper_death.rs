@@ -48,7 +48,7 @@ fn check_that_each_agent_runs_once_again(kill: impl Fn(&Bench)) {
     let script = "double-fork 'ignore TERM print ready forever' forever";
     other.up(&[other.agent("a", script, "")]);
     other.await_log("a", |log| log.contains("ready"));
-    await_that("keeper, spawner, daemon, agent, grandchild", || other.processes().len() == 5);
+    await_that("keeper, daemon, agent, grandchild", || other.processes().len() == 4);
     let foreign = other.processes();
 
     let bench = bench();
@@ -88,7 +88,7 @@ fn check_that_each_agent_runs_once_again(kill: impl Fn(&Bench)) {
         assert_eq!(alive, [false, true], "{file}");
     }
     // Keeper, daemon, two agents, one grandchild.
-    await_that("nothing else of ours", || bench.processes().len() == 6);
+    await_that("nothing else of ours", || bench.processes().len() == 5);
     assert!(stranger.lives(), "a stranger is left alone");
     assert_eq!(other.processes(), foreign, "another home is left alone");
     for name in ["a", "b"] {

@@ -154,10 +154,11 @@ fn tokens_without_a_cost_are_priced_and_marked_as_estimated() {
     let gemini = json!({ "type": "result", "status": "success",
                          "stats": { "total_tokens": 2_000_000, "models": models } });
     let script = |record: &Value| format!("echo '{record}'\nsleep 2\nexit 0\n");
-    let bound = |usd: u32| format!("budget = {{ per_run = {{ usd = {usd} }} }}");
+    let per_run = "budget = { per_run = { usd = 100 } }";
+    let per_day = "restart = \"always\"\nbudget = { per_day = { usd = 5 } }";
     let events = bench.up(&[
-        agent(&bench, "codex", &script(&codex), "exec --json -m house-7b x", &bound(100)),
-        agent(&bench, "gemini", &script(&gemini), "-p x -o stream-json", &bound(5)),
+        agent(&bench, "codex", &script(&codex), "exec --json -m house-7b x", per_run),
+        agent(&bench, "gemini", &script(&gemini), "-p x -o stream-json", per_day),
         "[prices.\"house\"]\ninput = 3\noutput = 30\ncached = 1\n".to_owned(),
     ]);
     let status = bench.await_status("codex", |status| status["spent"]["usd"] == 34.0);
@@ -168,7 +169,9 @@ fn tokens_without_a_cost_are_priced_and_marked_as_estimated() {
     assert_eq!(usd["by"], "estimated", "{usd}");
     assert_eq!(events.of("codex", "run-died")["class"], "done");
     assert!(bench.defib(&["why", "codex"]).good().out.contains("(usd estimated)"));
-    assert_eq!(events.of("gemini", "run-died")["class"], "budget", "1.25 + 10 usd are above 5");
+    // 1.25 + 10 usd are above 5: the run is done, and there is no further one today.
+    assert_eq!(events.of("gemini", "run-died")["class"], "done");
+    assert_eq!(bench.await_state("gemini", "waiting")["reason"], "budget");
     assert_eq!((billed(&bench, "codex"), billed(&bench, "gemini")), (500, 500));
 }
 

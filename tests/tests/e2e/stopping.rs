@@ -124,7 +124,7 @@ fn stop_ends_agents_that_are_frozen_deaf_or_whose_grandchild_holds_the_output() 
         assert_eq!(bench.status(name)["state"], "stopped");
     }
     events.of("gone", "rested");
-    defib_e2e::await_that("keeper, spawner and daemon only", || bench.processes().len() == 3);
+    defib_e2e::await_that("keeper and daemon only", || bench.processes().len() == 2);
 }
 
 #[test]
