@@ -54,8 +54,8 @@ impl ToWatch {
     pub(crate) fn begin(&self) -> Begun {
         // An agent that touches a file in a folder of its own choice need not make the folder.
         let watch = self.file.folder(true).ok().and_then(|folder| {
-            // By its descriptor: the path may lead elsewhere by now.
-            let folder = format!("/proc/self/fd/{}", folder.as_fd().as_raw_fd());
+            // By its descriptor: the path may lead elsewhere by now. A worker has a descriptor table of its own.
+            let folder = format!("/proc/thread-self/fd/{}", folder.as_fd().as_raw_fd());
             inotify::add_watch(&self.inotify, folder, TOUCHES).ok()
         });
         Begun { watch, seen: look(&self.file) }

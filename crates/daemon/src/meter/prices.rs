@@ -90,7 +90,7 @@ mod tests {
         is(cost(Kind::Codex, Some("gpt-9-large")), 1.0 + 1.0 + 3.0);
         is(cost(Kind::Codex, None), 1.25 + 0.125 + 10.0);
         is(cost(Kind::Codex, Some("gpt-5-mini")), 0.25 + 0.025 + 2.0);
-        is(cost(Kind::Codex, Some("unheard-of")), 1.75 + 0.175 + 14.0);
+        is(cost(Kind::Codex, Some("unheard-of")), 10.0 + 1.0 + 50.0);
         is(cost(Kind::Gemini, Some("gemini-2.5-flash-lite")), 0.1 + 0.01 + 0.4);
         is(cost(Kind::Claude, None), 0.0);
     }
