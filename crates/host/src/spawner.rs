@@ -525,14 +525,14 @@ fn rename_arguments(title: &[u8]) {
     // The second field is a name in brackets, which may have spaces in it. Fields 48 and 49 are addresses.
     let fields = text.rsplit(')').next().unwrap_or_default();
     let address = |number: usize| fields.split_ascii_whitespace().nth(number - 3)?.parse().ok();
-    let (Some(start), Some(end)) = (address(48), address(49)) else { return };
-    let length: usize = usize::saturating_sub(end, start);
-    if start == 0 || length == 0 {
+    let (Some(begin), Some(end)) = (address(48), address(49)) else { return };
+    let length: usize = usize::saturating_sub(end, begin);
+    if begin == 0 || length == 0 {
         return;
     }
     // SAFETY: the kernel put the arguments there, in memory of this process that stays mapped and writable.
     // The standard library copies them, so nothing refers to these bytes, and this process has one thread.
-    let shown = unsafe { std::slice::from_raw_parts_mut(start as *mut u8, length) };
+    let shown = unsafe { std::slice::from_raw_parts_mut(begin as *mut u8, length) };
     shown.fill(0);
     let title = &title[..title.len().min(length - 1)];
     shown[..title.len()].copy_from_slice(title);
