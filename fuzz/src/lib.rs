@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod corpus;
 mod mutate;
 mod targets;
 
@@ -56,6 +57,17 @@ pub fn fuzz(target: &Target, seed: u64, within: Duration, most: u64) -> Outcome 
         }
     }
     Outcome { tried, finding: None }
+}
+
+/// Runs a target on the inputs that guided fuzzing has kept. Gives their number, or the first finding.
+pub fn replay(target: &Target) -> std::io::Result<Outcome> {
+    let inputs = corpus::kept(target)?;
+    let tried = inputs.len() as u64;
+    let found = |input: Vec<u8>| {
+        let what = failure(target, &input)?;
+        Some(Finding { target: target.name, what, input })
+    };
+    Ok(Outcome { tried, finding: inputs.into_iter().find_map(found) })
 }
 
 /// Runs one input and describes its panic or its slowness.

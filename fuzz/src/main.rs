@@ -4,12 +4,13 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use defib_fuzz::{Outcome, Target, all, fuzz};
+use defib_fuzz::{Outcome, Target, all, corpus, fuzz};
 
 const USAGE: &str = "\
 usage: defib-fuzz [--seconds N] [--seed S] [TARGET...]   fuzz each target for N seconds (default 10)
        defib-fuzz --list                                 print the names of the targets
-       defib-fuzz --write-seeds FOLDER                   write the seed inputs to FOLDER/TARGET/seed-N
+       defib-fuzz --unpack FOLDER                        write seeds and corpus to FOLDER/TARGET/seed-N
+       defib-fuzz --pack TARGET FOLDER                   keep the files of FOLDER as the corpus of TARGET
 ";
 
 /// The parsed command line.
@@ -29,11 +30,19 @@ fn main() -> ExitCode {
             }
             ExitCode::SUCCESS
         }
-        ["--write-seeds", folder] => match write_seeds(Path::new(folder)) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => refuse(&format!("cannot write the seeds to {folder}: {error}")),
+        ["--unpack", folder] => done(unpack(Path::new(folder))),
+        ["--pack", name, folder] => match all().iter().find(|target| target.name == name) {
+            Some(target) => done(corpus::pack(target, Path::new(folder))),
+            None => refuse(&format!("there is no target {name:?}; --list prints the names")),
         },
         _ => parse(&words).map_or_else(|message| refuse(&message), |arguments| run(&arguments)),
+    }
+}
+
+fn done(result: std::io::Result<()>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => refuse(&format!("cannot read or write the corpus: {error}")),
     }
 }
 
@@ -64,15 +73,8 @@ fn parse(words: &[&str]) -> Result<Arguments, String> {
     Ok(Arguments { seconds, seed, targets })
 }
 
-fn write_seeds(folder: &Path) -> std::io::Result<()> {
-    for target in all() {
-        let folder = folder.join(target.name);
-        std::fs::create_dir_all(&folder)?;
-        for (number, seed) in target.seeds.iter().enumerate() {
-            std::fs::write(folder.join(format!("seed-{number}")), seed)?;
-        }
-    }
-    Ok(())
+fn unpack(folder: &Path) -> std::io::Result<()> {
+    all().iter().try_for_each(|target| corpus::unpack(target, &folder.join(target.name)))
 }
 
 fn run(arguments: &Arguments) -> ExitCode {

@@ -1,10 +1,10 @@
-//! The short form, with every change; the nightly script takes minutes.
+//! The short form of fuzzing, which runs with every change. `scripts/nightly` takes minutes per parser.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::time::Duration;
 
-use defib_fuzz::{Target, all, fuzz};
+use defib_fuzz::{Target, all, fuzz, replay};
 
 #[test]
 fn no_parser_minds_what_nobody_expects() {
@@ -13,6 +13,15 @@ fn no_parser_minds_what_nobody_expects() {
         assert_eq!(outcome.finding, None, "{}", target.name);
         assert!(outcome.tried > 0);
         println!("{}: {}", target.name, outcome.tried);
+    }
+}
+
+#[test]
+fn no_input_of_the_corpus_is_a_finding() {
+    for target in all() {
+        let outcome = replay(&target).unwrap();
+        assert_eq!(outcome.finding, None, "{}", target.name);
+        assert!(outcome.tried > 0, "{} has no corpus", target.name);
     }
 }
 
