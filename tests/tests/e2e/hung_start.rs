@@ -188,7 +188,7 @@ fn sibling_that_is_stopped_before_its_program_delays_nobody_and_is_tried_again()
     let command = format!("[{:?}, \"stop-siblings\"]", attack.display().to_string());
     let attacker = format!("[agent.attacker]\ncommand = {command}\n{user}");
     // The program is looked for in many folders, which gives the attacker time.
-    let path = "/nowhere:".repeat(2000) + "/bin";
+    let path = "/nowhere:".repeat(12_000) + "/bin";
     let quick =
         format!("[agent.stuck]\ncommand = [\"true\"]\n{EAGER}{user}env = {{ PATH = {path:?} }}\n");
     let events = bench.up(&[attacker, sleeper("other", ""), sleeper("third", ""), quick]);

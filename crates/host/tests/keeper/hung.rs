@@ -229,7 +229,7 @@ fn child_that_is_stopped_before_its_program_is_given_up_and_delays_nobody() {
         (victim.user, victim.cwd) = (Some(USER.to_owned()), "/".to_owned());
         // The program is looked for in many folders, which gives the attacker time.
         victim.argv[0] = "program".to_owned();
-        let path = "/nowhere:".repeat(2000) + keeper.folder.to_str().unwrap();
+        let path = "/nowhere:".repeat(12_000) + keeper.folder.to_str().unwrap();
         victim.env = vec![("PATH".to_owned(), path)];
         daemon.ask(Request::Spawn(Box::new(victim)));
         let (b, _) = daemon.spawn(order("b", run, &["idle"]));
