@@ -132,7 +132,8 @@ fn the_manifest_holds_the_file_and_the_grace_period() {
     let manifest = good(folder.path(), &["export", "kubernetes", "--image", "night:1"]);
     for part in [
         "terminationGracePeriodSeconds: 75",
-        "type: Recreate",
+        "kind: StatefulSet",
+        "accessModes: [ReadWriteOncePod]",
         "name: night-shift-defib",
         "secretKeyRef: { name: night-shift-defib, key: \"API_KEY\" }",
         "    command = [\"sleep\", \"it's {{ 1000 }}\"]\n",
@@ -140,6 +141,18 @@ fn the_manifest_holds_the_file_and_the_grace_period() {
     ] {
         assert!(manifest.contains(part), "{part}\n{manifest}");
     }
+    assert!(!manifest.contains("kind: Deployment"), "{manifest}");
+    held_against_kubernetes(folder.path(), &manifest);
+}
+
+#[test]
+fn deployment_says_that_two_pods_may_run_if_a_node_is_cut_off() {
+    let folder = project();
+    let manifest = good(folder.path(), &["export", "kubernetes", "--deployment"]);
+    for part in ["kind: Deployment", "type: Recreate", "agents may run twice"] {
+        assert!(manifest.contains(part), "{part}\n{manifest}");
+    }
+    assert!(!manifest.contains("StatefulSet\n"), "{manifest}");
     held_against_kubernetes(folder.path(), &manifest);
 }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Subcommand;
 
 use super::{ConfigFile, Context};
+use crate::deploy::kubernetes::Workload;
 use crate::deploy::{Setting, grace, kubernetes, nomad, seconds, systemd};
 use crate::failure::{Code, Failure};
 use crate::output;
@@ -31,8 +32,8 @@ pub(crate) struct Export {
 enum To {
     /// A unit for systemd
     Systemd(Systemd),
-    /// Manifests: its settings, a claim for its home, and a deployment of one
-    Kubernetes(Container),
+    /// Manifests: the file, a volume for the home, and a `StatefulSet` of one pod
+    Kubernetes(Kubernetes),
     /// A job as JSON
     Nomad(Container),
 }
@@ -50,6 +51,15 @@ struct Systemd {
 }
 
 #[derive(Debug, clap::Args)]
+struct Kubernetes {
+    #[command(flatten)]
+    container: Container,
+    /// Print a Deployment instead of a `StatefulSet`. If a node is cut off, two pods may run for a while
+    #[arg(long)]
+    deployment: bool,
+}
+
+#[derive(Debug, clap::Args)]
 struct Container {
     #[command(flatten)]
     file: ConfigFile,
@@ -62,12 +72,15 @@ impl Export {
     pub(crate) fn run(&self, context: &Context) -> Result<(), Failure> {
         match &self.to {
             To::Systemd(systemd) => systemd.run(context),
-            To::Kubernetes(container) => {
+            To::Kubernetes(Kubernetes { container, deployment }) => {
+                let workload =
+                    if *deployment { Workload::Deployment } else { Workload::StatefulSet };
                 let (name, text) = container.content()?;
                 let config = container.file.config()?;
                 let setting = Setting::of(&container.file, &config);
                 let file = (name.as_str(), text.as_str());
-                output::print(&kubernetes::manifest(&config, &setting, file, &container.image))
+                let image = &container.image;
+                output::print(&kubernetes::manifest(&config, &setting, file, image, workload))
             }
             To::Nomad(container) => {
                 let (name, text) = container.content()?;

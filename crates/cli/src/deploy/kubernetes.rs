@@ -1,9 +1,54 @@
-//! A manifest of Kubernetes': the file, a volume for the home, and one pod that is never two.
+//! A manifest for Kubernetes: the file, a volume for the home, and one pod.
+//!
+//! The pod belongs to a `StatefulSet`: Kubernetes starts its successor only when it knows that the pod has ended,
+//! also if the node is cut off. A Deployment does not wait for a node that is cut off.
 
 use defib_config::Config;
 use defib_config::config::Listen;
 
 use super::{Setting, dns_name, grace, seconds};
+
+/// What keeps the pod running.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Workload {
+    StatefulSet,
+    Deployment,
+}
+
+impl Workload {
+    /// The beginning of its manifest, up to the selector; with a Service if it needs one.
+    fn head(self, project: &str) -> String {
+        let meta = format!(
+            "metadata:\n  name: {project}-defib\n  labels: {{ app.kubernetes.io/name: {project}-defib }}\n"
+        );
+        match self {
+            Workload::StatefulSet => format!(
+                "apiVersion: v1\n\
+                 kind: Service\n\
+                 {meta}\
+                 spec:\n  clusterIP: None\n  selector: {{ app.kubernetes.io/name: {project}-defib }}\n\
+                 ---\n\
+                 apiVersion: apps/v1\n\
+                 kind: StatefulSet\n\
+                 {meta}\
+                 spec:\n\
+                 \x20 # Never two pods: if the node is cut off, the next pod starts when the node is back or was removed.\n\
+                 \x20 replicas: 1\n\
+                 \x20 serviceName: {project}-defib\n"
+            ),
+            Workload::Deployment => format!(
+                "apiVersion: apps/v1\n\
+                 kind: Deployment\n\
+                 {meta}\
+                 spec:\n\
+                 \x20 # The old pod ends before the new one starts, except if its node is cut off: after about five minutes\n\
+                 \x20 # Kubernetes may start a second pod, and agents may run twice. A StatefulSet does not do that.\n\
+                 \x20 replicas: 1\n\
+                 \x20 strategy:\n    type: Recreate\n"
+            ),
+        }
+    }
+}
 
 /// The manifest. `name` is the file's own, `text` what is in it.
 pub(crate) fn manifest(
@@ -11,6 +56,7 @@ pub(crate) fn manifest(
     setting: &Setting<'_>,
     (name, text): (&str, &str),
     image: &str,
+    workload: Workload,
 ) -> String {
     let project = dns_name(config.project.as_str());
     let grace = seconds(grace(config));
@@ -20,6 +66,7 @@ pub(crate) fn manifest(
     let path = quoted(&format!("/etc/defib/{name}"));
     let probe = probe(config);
     let env = environment(setting, &project);
+    let head = workload.head(&project);
     let arguments = setting.arguments.iter();
     let arguments: String = arguments.map(|word| format!(", {}", quoted(word))).collect();
     format!(
@@ -34,15 +81,10 @@ pub(crate) fn manifest(
          apiVersion: v1\n\
          kind: PersistentVolumeClaim\n\
          metadata:\n  name: {project}-defib\n\
-         spec:\n  accessModes: [ReadWriteOnce]\n  resources:\n    requests:\n      storage: 1Gi\n\
+         # One pod alone may use it (Kubernetes 1.29 with a CSI driver; else write ReadWriteOnce).\n\
+         spec:\n  accessModes: [ReadWriteOncePod]\n  resources:\n    requests:\n      storage: 1Gi\n\
          ---\n\
-         apiVersion: apps/v1\n\
-         kind: Deployment\n\
-         metadata:\n  name: {project}-defib\n  labels: {{ app.kubernetes.io/name: {project}-defib }}\n\
-         spec:\n\
-         \x20 # One daemon has the home: the old pod goes before the new one comes.\n\
-         \x20 replicas: 1\n\
-         \x20 strategy:\n    type: Recreate\n\
+         {head}\
          \x20 selector:\n    matchLabels: {{ app.kubernetes.io/name: {project}-defib }}\n\
          \x20 template:\n\
          \x20   metadata:\n      labels: {{ app.kubernetes.io/name: {project}-defib }}\n\
