@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use defib_e2e::{Bench, Events, Hung, await_that, proc};
+use defib_e2e::{Bench, Events, Hung, PlainUser, await_that, proc};
 use serde_json::Value;
 
 use crate::bench;
@@ -29,7 +29,10 @@ fn is_root() -> bool {
 
 /// A bench whose starts are given up after half a second, and a folder to be hung.
 fn ground() -> (Bench, PathBuf) {
-    let mut bench = bench();
+    prepared(bench())
+}
+
+fn prepared(mut bench: Bench) -> (Bench, PathBuf) {
     bench.set("DEFIB_TEST_SPAWN_DEADLINE_MS", "500");
     let folder = bench.project().join("remote");
     fs::create_dir(&folder).unwrap();
@@ -76,14 +79,26 @@ fn unfinished(bench: &Bench) -> Vec<u32> {
         .collect()
 }
 
-/// Goal: a working folder on a file system that hangs. Method: the agent starts in the folder; then the folder
-/// hangs and the agent dies.
 #[test]
 fn hung_working_folder_delays_no_other_agent_and_the_agent_comes_back() {
-    if !is_root() {
-        return;
+    if is_root() {
+        assert_hung_folder_delays_nobody(bench());
     }
-    let (bench, folder) = ground();
+}
+
+#[test]
+fn hung_working_folder_delays_no_other_agent_of_a_plain_user() {
+    if is_root()
+        && let Some(user) = PlainUser::new("hung")
+    {
+        assert_hung_folder_delays_nobody(user.bench(crate::FAKE_AGENT));
+    }
+}
+
+/// Goal: a working folder on a file system that hangs. Method: the agent starts in the folder; then the folder
+/// hangs and the agent dies.
+fn assert_hung_folder_delays_nobody(bench: Bench) {
+    let (bench, folder) = prepared(bench);
     let cwd = format!("cwd = {:?}", folder.display().to_string());
     let parts = [sleeper("stuck", &cwd), sleeper("other", ""), sleeper("third", "")];
     let events = bench.up(&parts);
