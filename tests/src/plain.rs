@@ -2,47 +2,33 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tempfile::TempDir;
 
-use crate::{Ran, await_some, defib_path};
+use crate::{PlainUser, Ran, await_some, defib_path};
 
-/// A plain user with a folder, a project and a home of its own.
-pub struct PlainUser {
+/// A plain user's folder, with a project and a home.
+pub struct PlainDaemon {
     folder: TempDir,
-    name: String,
-    id: u32,
+    user: PlainUser,
 }
 
-impl PlainUser {
-    /// `None`, with a word why, if this process may not make users or the machine has no `useradd`.
+impl PlainDaemon {
+    /// `None`, with the reason on standard error, if no user can be made here.
     #[must_use]
-    pub fn new() -> Option<PlainUser> {
-        if !rustix::process::geteuid().is_root() {
-            println!("not run as a plain user: only root can make one");
-            return None;
-        }
+    pub fn new() -> Option<PlainDaemon> {
+        let user = PlainUser::new("box")?;
         let folder = tempfile::Builder::new().prefix("dp").rand_bytes(5).tempdir_in("/tmp").ok()?;
-        let ending: String = folder.path().display().to_string().chars().skip(5).collect();
-        let name = ending.to_lowercase();
-        let made = Command::new("useradd").args(["--no-create-home", &name]).status();
-        if !made.is_ok_and(|made| made.success()) {
-            println!("not run as a plain user: useradd does not work here");
-            return None;
-        }
-        let users = fs::read_to_string("/etc/passwd").expect("users");
-        let line = users.lines().find(|line| line.starts_with(&format!("{name}:")));
-        let id = line.and_then(|line| line.split(':').nth(2)?.parse().ok()).expect("an id");
-        let user = PlainUser { folder, name, id };
+        let (uid, gid) = (user.uid, user.gid);
+        let user = PlainDaemon { folder, user };
         let binary = user.at("defib");
         fs::copy(defib_path(), &binary).expect("a copy");
         fs::set_permissions(&binary, Permissions::from_mode(0o755)).expect("a mode");
         for place in ["", "p", "p/w"] {
             fs::create_dir_all(user.at(place)).expect("a folder");
-            chown(user.at(place), Some(id), Some(id)).expect("an owner");
+            chown(user.at(place), Some(uid), Some(gid)).expect("an owner");
         }
         fs::set_permissions(user.folder.path(), Permissions::from_mode(0o755)).expect("a mode");
         Some(user)
@@ -85,8 +71,7 @@ impl PlainUser {
         command.args(rest).current_dir(self.at("p")).env_clear();
         command.env("PATH", "/usr/bin:/bin").env("HOME", self.folder.path());
         command.env("DEFIB_HOME", self.at("h"));
-        // The groups go with the user.
-        command.uid(self.id).gid(self.id);
+        self.user.becomes(&mut command);
         Ran::to_end(command)
     }
 
@@ -98,11 +83,10 @@ impl PlainUser {
     }
 }
 
-impl Drop for PlainUser {
+impl Drop for PlainDaemon {
     fn drop(&mut self) {
         let _ = self.defib(&["down", "--all"]);
         // A user with processes cannot be removed; the test made the user, so they are its own.
-        let _ = Command::new("pkill").args(["-KILL", "-u", &self.name]).status();
-        let _ = Command::new("userdel").arg(&self.name).status();
+        let _ = Command::new("pkill").args(["-KILL", "-u", &self.user.uid.to_string()]).status();
     }
 }

@@ -6,7 +6,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use defib_e2e::plain::PlainUser;
+use defib_e2e::plain::PlainDaemon;
 use defib_e2e::{await_that, defib_path, proc};
 use serde_json::Value;
 
@@ -176,7 +176,7 @@ fn an_agent_of_a_plain_user_has_namespaces_and_cannot_touch_the_home() {
     if !is_possible() {
         return;
     }
-    let Some(user) = PlainUser::new() else { return };
+    let Some(user) = PlainDaemon::new() else { return };
     let home = user.at("h").display().to_string();
     let line = format!(
         "chmod 000 {home}; ls {home}; touch w/new && chmod 600 w/new && echo changed; cat /proc/1/comm; echo tried; sleep 1000"
@@ -203,7 +203,7 @@ fn without_user_namespaces_the_agent_is_not_started_and_status_why_check_and_cap
     if !is_possible() {
         return;
     }
-    let Some(user) = PlainUser::new() else { return };
+    let Some(user) = PlainDaemon::new() else { return };
     let agent = user.copy(FAKE_AGENT).display().to_string();
     let home = user.at("h").display().to_string();
     user.config(&format!(

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use defib_e2e::{Bench, Ran, proc};
+use defib_e2e::{Bench, PlainUser, Ran, proc};
 
 use crate::{bench, is_long};
 
@@ -192,23 +192,18 @@ fn obstacles_that_appear_while_the_daemon_runs_do_not_stop_the_next_daemon() {
     bench.await_status("a", |status| status["pid"].is_u64() && status["pid"] != pid);
 }
 
-/// A user of this machine for one test, and a folder of that user with the program in it.
-struct PlainUser {
-    name: String,
+/// A folder of a plain user, with the program in it.
+struct PlainFolder {
+    user: PlainUser,
     folder: tempfile::TempDir,
 }
 
-impl PlainUser {
-    /// `None`, with a word why, if no user can be made here.
-    fn new() -> Option<PlainUser> {
-        let name = format!("defib-odd-{}", std::process::id());
-        let made = Command::new("useradd").args(["-M", "-s", "/bin/sh", &name]).status();
-        if !made.is_ok_and(|status| status.success()) {
-            println!("NOT TRIED: no user can be made here; that needs root and useradd");
-            return None;
-        }
+impl PlainFolder {
+    /// `None`, with the reason on standard error, if no user can be made here.
+    fn new() -> Option<PlainFolder> {
+        let user = PlainUser::new("odd")?;
         let folder = tempfile::Builder::new().prefix("du").tempdir_in("/tmp").unwrap();
-        let user = PlainUser { name, folder };
+        let user = PlainFolder { user, folder };
         fs::copy(defib_e2e::defib_path(), user.path("defib")).unwrap();
         fs::create_dir(user.path("p")).unwrap();
         let config = "[agent.a]\ncommand = \"echo hello; sleep 1000\"\nshell = true\nstop_timeout = \"1s\"\n";
@@ -219,7 +214,7 @@ impl PlainUser {
 
     /// Gives everything below a path to that user.
     fn own(&self, path: &Path) {
-        let owner = format!("{}:", self.name);
+        let owner = format!("{}:{}", self.user.uid, self.user.gid);
         let owned = Command::new("chown").args(["-R", "-h", &owner]).arg(path).status();
         assert!(owned.unwrap().success());
     }
@@ -230,9 +225,9 @@ impl PlainUser {
 
     /// Runs the program as that user.
     fn defib(&self, what: &str, arguments: &[&str]) -> Ran {
-        let mut command = Command::new("setpriv");
-        command.args(["--reuid", &self.name, "--regid", &self.name, "--clear-groups", "--"]);
-        command.arg(self.path("defib")).args(arguments).current_dir(self.path("p"));
+        let mut command = Command::new(self.path("defib"));
+        command.args(arguments).current_dir(self.path("p"));
+        self.user.becomes(&mut command);
         command.env("DEFIB_HOME", self.path("h")).env("HOME", self.folder.path());
         let ran = Ran::within(command, Duration::from_secs(60));
         let ran = ran.unwrap_or_else(|| panic!("{what}: {arguments:?} hangs"));
@@ -241,18 +236,17 @@ impl PlainUser {
     }
 }
 
-impl Drop for PlainUser {
+impl Drop for PlainFolder {
     fn drop(&mut self) {
         let mut down = Command::new(self.path("defib"));
         down.args(["down", "--all"]).env("DEFIB_HOME", self.path("h"));
         let _ = Ran::within(down, Duration::from_secs(30));
-        let _ = Command::new("userdel").arg(&self.name).status();
     }
 }
 
 #[test]
 fn a_plain_user_s_daemon_starts_whatever_stands_in_place_of_its_files() {
-    let Some(user) = PlainUser::new() else { return };
+    let Some(user) = PlainFolder::new() else { return };
     user.defib("first", &["up", "--detach"]);
     user.defib("first", &["down", "--all"]);
     for (at, file) in everything(&user.path("h")).iter().enumerate() {

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 
-use defib_e2e::plain::PlainUser;
+use defib_e2e::plain::PlainDaemon;
 use defib_e2e::{Bench, defib_path, field, proc};
 use serde_json::Value;
 
@@ -550,7 +550,7 @@ fn a_confined_agent_cannot_change_the_keeper_the_daemon_a_sibling_or_the_home() 
 
 #[test]
 fn a_confined_agent_of_a_plain_user_cannot_lock_the_operator_out() {
-    let Some(user) = PlainUser::new() else { return };
+    let Some(user) = PlainDaemon::new() else { return };
     let [writes, _] = attackers();
     let home = user.at("h").display().to_string();
     user.config(&format!(
