@@ -191,8 +191,26 @@ const BUGS: &[Bug] = &[
     bug(
         "a spent allowance ends the run",
         "supervisor/allowance.rs",
-        "if is_spent && !self.rebooted =>",
-        "if is_spent && self.rebooted =>",
+        "if is_spent && !self.rebooted && self.works(id) =>",
+        "if is_spent && self.rebooted && self.works(id) =>",
+    ),
+    bug(
+        "a run that has finished is not ended for its budget",
+        "supervisor/mod.rs",
+        "run.is_some_and(|run| run.ended.is_none() && run.finished.is_none())",
+        "run.is_some_and(|run| run.ended.is_none())",
+    ),
+    bug(
+        "short clean ends in a row slow down",
+        "verdict.rs",
+        "self.loops = if is_loop { self.loops.saturating_add(1) } else { 0 };",
+        "self.loops = if is_loop { 1 } else { 0 };",
+    ),
+    bug(
+        "a long life is a success only with a sign of life",
+        "verdict.rs",
+        "(lived.signed || !policy.needs_sign)",
+        "(lived.signed || policy.needs_sign)",
     ),
     bug(
         "what runs once has had its run when the machine comes up again",
