@@ -79,6 +79,13 @@ impl Home {
 
     /// The failure if the keeper of this home lives, and its socket is not in the folder.
     pub(crate) fn lost_by(&self, holder: Holder) -> Failure {
+        if holder.pid == 0 {
+            let message = format!(
+                "another process holds the lock of {} and does not answer",
+                self.0.display()
+            );
+            return Failure::new(Code::Failed, message).hint("try again in a moment");
+        }
         let (path, pid) = (self.0.display(), holder.pid);
         let message = format!(
             "the keeper of {path} (process {pid}) and its agents still run, but its folder was removed, moved or replaced"

@@ -5,7 +5,8 @@
 //! stuck until the kernel lets go of it. [`MOST_STUCK`] bounds how many of them one agent can hold.
 //!
 //! A daemon that is killed while a worker is stuck stays in the process table. The keeper does not wait for
-//! it: a worker has no part in the channel to the keeper ([`defib_host::leave_channel`]), so the channel ends.
+//! it: a worker has none of the daemon's sockets ([`defib_host::leave_sockets`]), so its connections end. A job
+//! must not use sockets, nor hand descriptors to another thread.
 //!
 //! Threads are started on demand and end when nothing is left to do. There are few of them, and more only
 //! while one takes long.
@@ -89,7 +90,7 @@ impl Workers {
         let workers = self.clone();
         let named = thread::Builder::new().name("worker".to_owned()).stack_size(STACK);
         let work = move || {
-            defib_host::leave_channel();
+            defib_host::leave_sockets();
             workers.work();
         };
         if named.spawn(work).is_ok() {

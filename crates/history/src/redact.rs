@@ -71,6 +71,16 @@ impl Redactor {
         Redactor { secrets: secrets.into_iter().map(<[u8]>::to_vec).collect(), finder }
     }
 
+    /// One that takes everything out: for texts with secrets that are not known.
+    pub fn everything() -> Redactor {
+        Redactor { secrets: Vec::new(), finder: Finder::Everything }
+    }
+
+    /// Whether it takes everything out.
+    pub fn hides_everything(&self) -> bool {
+        matches!(self.finder, Finder::Everything)
+    }
+
     /// The text without the secrets.
     pub fn text<'t>(&self, text: &'t str) -> Cow<'t, str> {
         match self.bytes(text.as_bytes()) {

@@ -60,7 +60,8 @@ fn walk(process: &Held, stop: u32, most_steps: usize, pids: &mut Vec<u32>) -> Op
         }
         let parent = here.parent()?;
         if parent == 0 {
-            return Some(End::Top);
+            // A process whose parent is just being reaped shows no parent for a moment.
+            return (here.parent() == Some(0)).then_some(End::Top);
         }
         if pids.len() > most_steps {
             return Some(End::TooLong);

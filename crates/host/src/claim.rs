@@ -39,15 +39,7 @@ impl Claim {
     pub fn take(names: &[String]) -> Result<Claim, Holder> {
         let mut claim = Claim::default();
         for name in names {
-            match listen(name) {
-                Ok(socket) => claim.0.push(socket),
-                Err(errno) => {
-                    if let Some(holder) = holder(name) {
-                        return Err(holder);
-                    }
-                    say(&format!("the abstract socket {name} cannot be had: {errno}"));
-                }
-            }
+            claim.0.extend(take(name)?);
         }
         Ok(claim)
     }
@@ -70,7 +62,10 @@ impl Claim {
 
 /// The keeper that holds one of these names. The keeper checks its socket when it is asked this.
 pub fn holder_of(names: &[String]) -> Option<Holder> {
-    names.iter().find_map(|name| holder(name))
+    names.iter().find_map(|name| match holder(name) {
+        Found::Ours(holder) => Some(holder),
+        Found::Busy | Found::Nobody | Found::AnotherUser => None,
+    })
 }
 
 fn socket() -> Result<OwnedFd, Errno> {
@@ -85,13 +80,64 @@ fn listen(name: &str) -> Result<OwnedFd, Errno> {
     above_slots(&socket)
 }
 
-fn holder(name: &str) -> Option<Holder> {
-    let socket = socket().ok()?;
-    rustix::net::connect(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes()).ok()?)
-        .ok()?;
-    let (pid, uid) = credentials(&socket).ok()?;
-    let is_ours = uid == 0 || uid == rustix::process::geteuid().as_raw();
-    is_ours.then_some(Holder { pid })
+/// Number of times that a name which is held by an unknown process is asked for again, and the pause between.
+const ATTEMPTS: u32 = 20;
+const PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
+
+/// Takes a name. `None`: a process of another user has it, or the system does not let us have it.
+///
+/// # Errors
+/// With the holder, if that is a process of ours. Its pid is 0 if it is too busy to be asked: to refuse is
+/// safe then, and two keepers are not.
+fn take(name: &str) -> Result<Option<OwnedFd>, Holder> {
+    let mut attempts = 0;
+    loop {
+        let errno = match listen(name) {
+            Ok(socket) => return Ok(Some(socket)),
+            Err(errno) => errno,
+        };
+        let found = holder(name);
+        match found {
+            Found::Ours(holder) => return Err(holder),
+            // Somebody has bound the name and does not listen yet, or has just let go of it.
+            Found::Nobody | Found::Busy if errno == Errno::ADDRINUSE && attempts < ATTEMPTS => {
+                attempts += 1;
+                std::thread::sleep(PAUSE);
+            }
+            Found::Busy => return Err(Holder { pid: 0 }),
+            Found::Nobody | Found::AnotherUser => {
+                say(&format!("the abstract socket {name} cannot be had: {errno}"));
+                return Ok(None);
+            }
+        }
+    }
+}
+
+/// Who holds a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Found {
+    Nobody,
+    Ours(Holder),
+    AnotherUser,
+    /// Somebody does, and does not answer now.
+    Busy,
+}
+
+fn holder(name: &str) -> Found {
+    let address = SocketAddrUnix::new_abstract_name(name.as_bytes());
+    let (Ok(socket), Ok(address)) = (socket(), address) else { return Found::Nobody };
+    match rustix::net::connect(&socket, &address) {
+        Ok(()) => {}
+        Err(Errno::AGAIN) => return Found::Busy,
+        Err(_) => return Found::Nobody,
+    }
+    match credentials(&socket) {
+        Ok((pid, uid)) if uid == 0 || uid == rustix::process::geteuid().as_raw() => {
+            Found::Ours(Holder { pid })
+        }
+        Ok(_) => Found::AnotherUser,
+        Err(_) => Found::Busy,
+    }
 }
 
 #[cfg(test)]

@@ -389,15 +389,23 @@ pub fn inherited() -> io::Result<(Channel<Request, News>, OwnedFd)> {
     Ok((Channel::new(channel), listener))
 }
 
-/// Gives this thread of the daemon a descriptor table of its own, without the channel to the keeper. For a
-/// thread that may get stuck in the kernel: when the daemon is killed, the keeper sees the channel's end
-/// although such a thread is left.
-pub fn leave_channel() {
-    // SAFETY: takes numbers. The table of the other threads stays as it is; this thread never uses the
-    // descriptor that it closes.
-    unsafe {
-        if libc::unshare(libc::CLONE_FILES) == 0 {
-            libc::close(SLOTS[0]);
+/// Gives this thread of the daemon a descriptor table of its own, without any socket: neither the channel to the
+/// keeper, nor listeners, nor connections of clients. For a thread that may get stuck in the kernel: when the
+/// daemon closes a connection or is killed, the other side sees the end although such a thread is left.
+pub fn leave_sockets() {
+    // SAFETY: takes a number. The table of the other threads stays as it is.
+    if unsafe { libc::unshare(libc::CLONE_FILES) } != 0 {
+        return;
+    }
+    for number in crate::descent::numbers_in("/proc/thread-self/fd") {
+        let number = number.as_raw_pid();
+        // SAFETY: a `stat` of zeros is valid, and is written by the call alone.
+        let mut found: libc::stat = unsafe { std::mem::zeroed() };
+        // SAFETY: `found` outlives the call, which writes nothing else.
+        let known = unsafe { libc::fstat(number, &raw mut found) } == 0;
+        if known && found.st_mode & libc::S_IFMT == libc::S_IFSOCK {
+            // SAFETY: this thread uses no socket, and the table is its own.
+            unsafe { libc::close(number) };
         }
     }
 }

@@ -55,7 +55,7 @@ mod wait;
 pub mod wake;
 
 pub use channel::{Channel, ChannelError, Flushed, MAX_DESCRIPTORS};
-pub use daemon::{KEEPER_FD, LISTENER_FD, inherited, leave_channel};
+pub use daemon::{KEEPER_FD, LISTENER_FD, inherited, leave_sockets};
 pub use descent::{HOME_KEY, RUN_KEY, Swept, is_of_run, sweep};
 pub use entrance::Entrance;
 pub use footprint::{pack, release_memory, settle_allocator};

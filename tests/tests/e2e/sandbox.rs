@@ -561,3 +561,33 @@ fn a_confined_agent_of_a_plain_user_cannot_lock_the_operator_out() {
     assert_held(&user.await_log("a", |log| log.contains("tried")), true);
     assert!(user.defib(&["status"]).good().out.contains("running"));
 }
+
+/// Goal: a confined agent gets nothing more by what it writes into a folder that it may also run programs from.
+/// Method: the first run writes a script whose interpreter is the root folder and a link to a secret; the second
+/// run tries to read the secret.
+#[test]
+fn scripts_that_an_agent_writes_give_its_next_run_no_further_files() {
+    let bench = bench();
+    // Not in /tmp, which the token `workspace_rw` names.
+    let elsewhere = tempfile::tempdir_in("/var/tmp").unwrap();
+    let secret = elsewhere.path().join("secret");
+    std::fs::write(&secret, "the secret word\n").unwrap();
+    let secret = secret.display().to_string();
+    let line = format!(
+        "test $DEFIB_RUN = 1 && {{ mkdir -p bin; printf '#!/\\n' > bin/x; chmod 755 bin/x; ln -s {secret} bin/y; exit 1; }}; \
+         cat {secret}; cat bin/y; ls bin; echo tried; sleep 1000"
+    );
+    std::fs::create_dir(bench.project().join("bin")).unwrap();
+    let command = serde_json::json!(["/bin/sh", "-c", line]);
+    let tokens = serde_json::json!([
+        "workspace_rw",
+        "exec:./bin",
+        "exec:/bin",
+        "exec:/usr/bin",
+        "subprocess"
+    ]);
+    bench.up(&[format!("[agent.a]\ncommand = {command}\ncapabilities = {tokens}\n")]);
+    let log = bench.await_log("a", |log| log.contains("tried"));
+    assert!(log.contains("x\ny\ntried") && log.contains("Permission denied"), "{log}");
+    assert!(!log.contains("the secret word"), "{log}");
+}

@@ -37,6 +37,8 @@ use crate::wire::ErrorCode;
 const CONNECTIONS: usize = 512;
 /// How many may be connected to the daemon's own socket.
 const LOCAL_CONNECTIONS: usize = 4096;
+/// The same for processes of agents. They do not take the places of operators.
+const AGENT_CONNECTIONS: usize = 2048;
 /// How long a client may take to say what it wants.
 const HEADERS_WITHIN: Duration = Duration::from_secs(10);
 /// Number of ancestors that are looked at in the thread that serves everybody. An operator has fewer.
@@ -85,9 +87,11 @@ pub(crate) async fn serve(
     // An agent that forks deep delays only peers that are as deep.
     let deep = Arc::new(Semaphore::new(1));
     tokio::spawn(keep_open(desk, router.clone(), site));
-    let places = Arc::new(Semaphore::new(LOCAL_CONNECTIONS));
+    let places = Places {
+        operators: Arc::new(Semaphore::new(LOCAL_CONNECTIONS)),
+        agents: Arc::new(Semaphore::new(AGENT_CONNECTIONS)),
+    };
     loop {
-        let Ok(place) = places.clone().acquire_owned().await else { return Ok(()) };
         let accepted = tokio::select! {
             // Connections that wait at the last listener come first.
             biased;
@@ -98,7 +102,7 @@ pub(crate) async fn serve(
             }
         };
         match accepted {
-            Ok((stream, _)) => take_in_local(stream, place, &router, family, &deep),
+            Ok((stream, _)) => take_in_local(stream, &places, &router, family, &deep),
             // It is gone already, or there is no descriptor for it: then for the next one soon.
             Err(_) => tokio::time::sleep(PAUSE).await,
         }
@@ -111,9 +115,24 @@ fn local(listener: OwnedFd) -> io::Result<UnixListener> {
     UnixListener::from_std(listener)
 }
 
+/// How many more may be connected by the Unix socket.
+struct Places {
+    operators: Arc<Semaphore>,
+    agents: Arc<Semaphore>,
+}
+
+impl Places {
+    /// A place for a client, if one is free.
+    fn take(&self, client: &Answer) -> Option<OwnedSemaphorePermit> {
+        let is_operator = matches!(client, Answer::Is(Kinship::Stranger));
+        let places = if is_operator { &self.operators } else { &self.agents };
+        places.clone().try_acquire_owned().ok()
+    }
+}
+
 fn take_in_local(
     stream: UnixStream,
-    place: OwnedSemaphorePermit,
+    places: &Places,
     router: &Router,
     family: Family,
     deep: &Arc<Semaphore>,
@@ -123,6 +142,8 @@ fn take_in_local(
     let Ok(credentials) = stream.peer_cred() else { return };
     let (uid, router, deep) = (credentials.uid(), router.clone(), deep.clone());
     let near = family.kinship(&process, FEW_ANCESTORS);
+    // The connection is closed at once, so that the next one does not wait behind it.
+    let Some(place) = places.take(&near) else { return };
     tokio::spawn(contained(async move {
         let answer = match near {
             Answer::TooDeep => {

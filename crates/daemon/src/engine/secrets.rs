@@ -39,6 +39,10 @@ impl Secrets {
         secrets
     }
 
+    fn hides_everything(&self) -> bool {
+        self.redactor().hides_everything()
+    }
+
     fn redactor(&self) -> &Redactor {
         self.redactor.get_or_init(|| Redactor::new(&self.values))
     }
@@ -51,7 +55,11 @@ impl Engine {
         let recipe = self.recipe(name);
         let values = recipe.map(|(project, agent)| project.secrets(agent, file.as_ref()));
         let values = values.unwrap_or_default();
-        if values.is_empty() {
+        if matches!(file, Some(Err(_))) {
+            // The file cannot be read now, so that nobody knows which words are secrets.
+            let redactor = Arc::new(OnceLock::from(Redactor::everything()));
+            self.secrets.insert(name.clone(), Secrets { values: values.into(), redactor });
+        } else if values.is_empty() {
             self.secrets.remove(name);
         } else if self.secrets.get(name).is_none_or(|known| *known.values != *values) {
             self.secrets.insert(name.clone(), Secrets::new(values));
@@ -66,7 +74,7 @@ impl Engine {
             Some(own) => own.hash.found_in(output).into_iter().collect(),
             None => TokenHash::named_in(output).collect(),
         };
-        if tokens.is_empty() {
+        if tokens.is_empty() || secrets.is_some_and(Secrets::hides_everything) {
             return secrets.map(|secrets| secrets.redactor().clone()).unwrap_or_default();
         }
         let values = secrets.map(|secrets| &*secrets.values).unwrap_or_default();

@@ -44,7 +44,7 @@ pub(super) fn needed_in(place: &Path, search: Option<&str>, cwd: &Path) -> Vec<P
     if entries.len() > MOST_ENTRIES {
         return Vec::new();
     }
-    let files = entries.iter().filter(|path| path.is_file());
+    let files = entries.iter().filter(|path| is_program(path));
     let mut all: Vec<PathBuf> = files.flat_map(|file| needed(file, search, cwd)).collect();
     all.sort();
     all.dedup();
@@ -61,13 +61,25 @@ pub(super) fn needed(program: &Path, search: Option<&str>, cwd: &Path) -> Vec<Pa
         }
         if let Some(begin) = beginning(&file) {
             match begin.strip_prefix(b"#!") {
-                Some(line) => next.extend(interpreters(line, search, cwd)),
-                None => next.extend(loader(&file, &begin)),
+                Some(line) => next.extend(
+                    interpreters(line, search, cwd).into_iter().filter(|it| is_program(it)),
+                ),
+                None => next.extend(loader(&file, &begin).filter(|it| is_program(it))),
             }
         }
         all.push(file);
     }
     all
+}
+
+/// Whether a path leads to a file that the kernel can execute. A script that an agent can write names whatever
+/// it likes as its interpreter, and a link in its folder leads anywhere: neither gives it folders or data.
+fn is_program(path: &Path) -> bool {
+    let is_executable = std::fs::metadata(path)
+        .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0);
+    is_executable
+        && beginning(path)
+            .is_some_and(|begin| begin.starts_with(b"#!") || begin.starts_with(b"\x7fELF"))
 }
 
 fn beginning(file: &Path) -> Option<Vec<u8>> {
@@ -191,6 +203,30 @@ mod tests {
         }
         let gone = folder.path().join("gone");
         assert_eq!(needed(&gone, None, folder.path()), [gone]);
+    }
+
+    #[test]
+    fn script_and_link_of_an_agent_give_neither_folders_nor_data() {
+        let folder = tempfile::tempdir().unwrap();
+        let bin = folder.path().join("bin");
+        std::fs::create_dir(&bin).unwrap();
+        let secret = folder.path().join("secret");
+        std::fs::write(&secret, "#!secret").unwrap();
+        let tool = script(folder.path(), "tool", "plain text");
+        for (name, interpreter) in [
+            ("root", Path::new("/")),
+            ("data", &secret),
+            ("text", &tool),
+            ("gone", Path::new("/x")),
+        ] {
+            let path = script(&bin, name, &format!("#!{}", interpreter.display()));
+            assert_eq!(needed(&path, None, &bin), [path]);
+        }
+        std::os::unix::fs::symlink(&secret, bin.join("link")).unwrap();
+        std::os::unix::fs::symlink("/", bin.join("top")).unwrap();
+        let all = needed_in(&bin, None, &bin);
+        assert!(all.iter().all(|path| path.parent() == Some(&bin)), "{all:?}");
+        assert!(!all.contains(&bin.join("link")) && !all.contains(&bin.join("top")), "{all:?}");
     }
 
     #[test]

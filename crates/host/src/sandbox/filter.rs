@@ -297,6 +297,9 @@ fn refused(filter: Filter) -> Made<Rules> {
     }
     let is_request = |request| all([condition(1, SeccompCmpOp::Eq, request)?]);
     rules.insert(libc::SYS_ioctl, requests.into_iter().map(is_request).collect::<Made<_>>()?);
+    // A lease makes every other process that opens the file wait. The last number is F_SETDELEG.
+    let leases = [1024, 1040].map(|command| all([condition(1, SeccompCmpOp::Eq, command)?]));
+    rules.insert(libc::SYS_fcntl, leases.into_iter().collect::<Made<_>>()?);
     rules.insert(libc::SYS_socket, sockets(filter)?);
     if !filter.net {
         // MSG_FASTOPEN connects, and Landlock does not control that.

@@ -118,7 +118,7 @@ pub(super) fn is_possible() -> bool {
         unshare(NEW_NAMESPACES | libc::CLONE_NEWNET)?;
         user.map()?;
         let is_mounted = super::tried_in_child(|| {
-            propagate(libc::MS_SLAVE)?;
+            propagate(libc::MS_PRIVATE)?;
             mount(c"proc", c"/proc", libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC)
         });
         if is_mounted { Ok(()) } else { Err(Errno::PERM) }
@@ -347,7 +347,7 @@ impl View<'_> {
     }
 
     fn make(&self) -> Result<(), Trouble> {
-        propagate(libc::MS_SLAVE).map_err(trouble("the mounts"))?;
+        propagate(libc::MS_PRIVATE).map_err(trouble("the mounts"))?;
         let whole = self.places.get(Path::new("/")).copied();
         if let Some(attributes) = whole {
             mount_place(Path::new("/"), attributes)?;

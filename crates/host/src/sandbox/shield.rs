@@ -86,9 +86,18 @@ impl Shield {
             let rest = path.strip_prefix(folder.trim_end_matches('/'));
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
-        let protected = || profile.isolation.protected.iter().map(String::as_str).chain(KERNEL);
-        let writable =
-            || profile.paths.iter().filter(|(_, may)| may.write).map(|(path, _)| path.as_str());
+        // By their real paths: a mount through a symlink would cover one that protects a place behind it.
+        let protected: Vec<String> = profile
+            .isolation
+            .protected
+            .iter()
+            .map(|path| real(path))
+            .chain(KERNEL.map(real))
+            .collect();
+        let protected = || protected.iter().map(String::as_str);
+        let writable: Vec<String> =
+            profile.paths.iter().filter(|(_, may)| may.write).map(|(path, _)| real(path)).collect();
+        let writable = || writable.iter().map(String::as_str);
         // A place in a folder that is writable anyway stays in that folder's mount, because a mount point can
         // neither be renamed nor replaced.
         let is_covered = |path: &str| {
@@ -118,7 +127,7 @@ impl Shield {
         if let Some(user) = &self.user {
             user.map()?;
         }
-        propagate(libc::MS_SLAVE)?;
+        propagate(libc::MS_PRIVATE)?;
         for place in self.places.iter().filter(|place| place.writable) {
             // Devices need no mount: a read-only one does not keep them from being written.
             let is_wanted = rustix::fs::stat(place.path.as_c_str()).is_ok_and(|found| {
@@ -147,6 +156,12 @@ impl Shield {
     }
 }
 
+/// The path without symlinks; as it is, if it leads nowhere.
+fn real(path: &str) -> String {
+    let found = std::fs::canonicalize(path).ok();
+    found.and_then(|found| found.into_os_string().into_string().ok()).unwrap_or(path.to_owned())
+}
+
 /// Whether this process can have a shield: it tries, in a child.
 pub(super) fn is_possible() -> bool {
     let user = UserNamespace::needed();
@@ -154,7 +169,7 @@ pub(super) fn is_possible() -> bool {
     super::tried_in_child(|| {
         unshare(flags)?;
         user.as_ref().map_or(Ok(()), UserNamespace::map)?;
-        propagate(libc::MS_SLAVE)?;
+        propagate(libc::MS_PRIVATE)?;
         set_attributes(libc::AT_FDCWD, c"/", MOUNT_ATTR_RDONLY)
     })
 }
