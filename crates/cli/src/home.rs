@@ -95,7 +95,7 @@ impl Home {
         ))
     }
 
-    /// Gives the owner the rights to the folder back, if somebody has taken them by `chmod`.
+    /// Restores the owner's rights to the folder if a `chmod` removed them.
     fn unlock(&self) {
         let own = rustix::process::geteuid().as_raw();
         let Ok(found) = std::fs::symlink_metadata(&self.0) else { return };

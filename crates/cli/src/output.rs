@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::failure::{Code, Failure};
 
-/// Writes a text, without its colours where nobody would see them. On a terminal, control sequences that
+/// Writes a text, without its colours if standard output is not a terminal. On a terminal, control sequences that
 /// an agent put into the text are removed.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     draw("", text, "")

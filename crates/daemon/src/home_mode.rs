@@ -1,4 +1,4 @@
-//! Restores the mode of the home when somebody changes it.
+//! Restores the mode of the home when a process changes it.
 //!
 //! A sandbox keeps an agent from doing that by read-only mounts. On a machine that permits no mount namespaces, an
 //! agent with a token to write can still change the mode of every file of its user. `chmod 000` on the home would

@@ -126,7 +126,7 @@ fn set_mode(folder: &OwnedFd, stat: &Stat, mode: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// The facts of a folder that nobody can write but root and the daemon's user; of others an error.
+/// The facts of a folder. An error if users other than root and the daemon's own can write it.
 fn private(folder: impl AsFd) -> io::Result<Stat> {
     let stat = rustix::fs::fstat(folder)?;
     if is_private(&stat) {
@@ -212,7 +212,7 @@ impl AgentFile {
             OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = rustix::fs::openat(folder, name, flags, Mode::from_raw_mode(0o666))?;
         if let Some(Owner { user, group }) = self.owner {
-            // This very call made the file, so it is nobody else's.
+            // This call made the file, so no other process had given it an owner.
             rustix::fs::fchown(&file, Some(Uid::from_raw(user)), Some(Gid::from_raw(group)))?;
         }
         Ok(())

@@ -1,8 +1,8 @@
 //! Threads for system calls on the paths of agents.
 //!
 //! Such a call can block for ever, on a file system that does not answer. So neither the engine nor the
-//! vigil makes one: a worker does, and whoever waits for it has a deadline. A worker that is stuck stays
-//! stuck until the kernel lets go of it. [`MOST_STUCK`] bounds how many of them one agent can hold.
+//! vigil makes one: a worker does, and the waiting thread has a deadline. A worker that is stuck stays
+//! stuck until the kernel returns from its call. [`MOST_STUCK`] bounds how many of them one agent can hold.
 //!
 //! A daemon that is killed while a worker is stuck stays in the process table. The keeper does not wait for
 //! it: a worker has none of the daemon's sockets ([`defib_host::leave_sockets`]), so its connections end. A job

@@ -367,7 +367,7 @@ impl Writer {
         if let Some(opening) = self.files.opening.take() {
             self.saved = Salvage::of(&opening.connection).into_writes();
         }
-        let why = String::from("somebody removed or replaced it");
+        let why = String::from("the file was removed or replaced");
         self.around.tell(&Trouble::Damaged { store: Store::Intent, aside: None, why });
     }
 

@@ -289,7 +289,7 @@ impl Witness {
             .is_some_and(|opening| Identity::of(&self.path) != Some(opening.identity));
         if gone {
             (self.opening, self.in_step) = (None, false);
-            let why = String::from("somebody removed or replaced it");
+            let why = String::from("the file was removed or replaced");
             let (store, from) = (Store::Witness, Store::Intent);
             around.tell(&Trouble::Restored { store, aside: None, from, why });
         }

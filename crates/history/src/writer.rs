@@ -351,7 +351,7 @@ impl Writer {
                 Err(HistoryError::Damaged(why)) => self.replace(why)?,
                 Ok(()) if Identity::of(&self.setup.path) != self.identity() => {
                     self.setup.opening = None;
-                    let (store, why) = (Store::History, "somebody removed or replaced it".into());
+                    let (store, why) = (Store::History, "the file was removed or replaced".into());
                     self.setup.around.tell(&Trouble::Damaged { store, aside: None, why });
                 }
                 outcome => return outcome,

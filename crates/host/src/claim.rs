@@ -99,7 +99,7 @@ fn take(name: &str) -> Result<Option<OwnedFd>, Holder> {
         let found = holder(name);
         match found {
             Found::Ours(holder) => return Err(holder),
-            // Somebody has bound the name and does not listen yet, or has just let go of it.
+            // A process has bound the name and does not listen yet, or has just released it.
             Found::Nobody | Found::Busy if errno == Errno::ADDRINUSE && attempts < ATTEMPTS => {
                 attempts += 1;
                 std::thread::sleep(PAUSE);
@@ -113,13 +113,13 @@ fn take(name: &str) -> Result<Option<OwnedFd>, Holder> {
     }
 }
 
-/// Who holds a name.
+/// The holder of a name, as far as it can be known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Found {
     Nobody,
     Ours(Holder),
     AnotherUser,
-    /// Somebody does, and does not answer now.
+    /// A process holds it and does not answer now.
     Busy,
 }
 

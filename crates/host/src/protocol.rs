@@ -95,9 +95,9 @@ pub enum Request {
     /// Hold a notify socket as [`Request::Listen`] does, and give it to this user. The folder of the path
     /// must be one that only the keeper's user can write. Since version 7.
     ListenFor {
-        /// Whose.
+        /// The agent that the socket is for.
         agent: Name,
-        /// Where.
+        /// The path that the socket is bound to.
         path: String,
         /// The number of the user that may send to it.
         user: u32,

@@ -517,8 +517,8 @@ fn serve(
     unsafe { libc::_exit(0) }
 }
 
-/// Replaces the arguments that this process shows. They are the keeper's, and whoever looks for keepers by
-/// their arguments must not find spawners.
+/// Replaces the arguments that this process shows. A spawner is a copy of the keeper and shows
+/// its arguments, but scripts that look for `internal keeper` must find the keeper alone.
 fn rename_arguments(title: &[u8]) {
     let Some(stat) = crate::descent::read("/proc/self/stat") else { return };
     let text = String::from_utf8_lossy(&stat);

@@ -98,7 +98,7 @@ impl Engine {
             if let Some(file) = heartbeat {
                 // If this fails, the agent's own attempt shows why. Only a file that is there can be
                 // granted to a confined agent. One that is there already is not opened: it may be a pipe
-                // that nobody reads.
+                // without a reader.
                 let _ = if confined { file.make() } else { file.folder(true).map(drop) };
             }
             Ready::Files(text)

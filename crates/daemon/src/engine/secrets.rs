@@ -56,7 +56,7 @@ impl Engine {
         let values = recipe.map(|(project, agent)| project.secrets(agent, file.as_ref()));
         let values = values.unwrap_or_default();
         if matches!(file, Some(Err(_))) {
-            // The file cannot be read now, so that nobody knows which words are secrets.
+            // The file cannot be read now, so the secrets in it are unknown.
             let redactor = Arc::new(OnceLock::from(Redactor::everything()));
             self.secrets.insert(name.clone(), Secrets { values: values.into(), redactor });
         } else if values.is_empty() {
