@@ -153,6 +153,9 @@ pub(crate) struct AgentFile {
     pub(crate) guarded: bool,
     /// The other user that the agent has.
     pub(crate) owner: Option<Owner>,
+    /// Whether the folder of the file is the agent's state folder. Defib makes that folder in its own place, so
+    /// opening it does not depend on a file system that the agent chose.
+    pub(crate) in_state: bool,
 }
 
 impl AgentFile {

@@ -177,7 +177,7 @@ impl Project {
         };
         let owner = owner_of(agent);
         let guarded = owner.is_some() || agent.capabilities.is_some();
-        AgentFile { path, own, guarded, owner }
+        AgentFile { path, own, guarded, owner, in_state: agent.heartbeat_file.is_none() }
     }
 
     /// Everything the keeper needs to spawn a run. `file` is the text of its `env_file`, which the caller has

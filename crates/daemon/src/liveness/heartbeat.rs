@@ -50,7 +50,7 @@ pub(crate) struct Begun {
 }
 
 impl ToWatch {
-    /// Watches the folder of the file. This can block.
+    /// Watches the folder of the file. This can block, unless the folder is the agent's state folder.
     pub(crate) fn begin(&self) -> Begun {
         // An agent that touches a file in a folder of its own choice need not make the folder.
         let watch = self.file.folder(true).ok().and_then(|folder| {
@@ -58,7 +58,9 @@ impl ToWatch {
             let folder = format!("/proc/thread-self/fd/{}", folder.as_fd().as_raw_fd());
             inotify::add_watch(&self.inotify, folder, TOUCHES).ok()
         });
-        Begun { watch, seen: look(&self.file) }
+        // A file in the state folder may be a link to anywhere, and the watch tells of its touches.
+        let seen = if self.file.in_state { None } else { look(&self.file) };
+        Begun { watch, seen }
     }
 }
 
@@ -190,7 +192,7 @@ mod tests {
         let agent = Name::parse("a").unwrap();
         let mut files = HeartbeatFiles::new().unwrap();
         let own = folder.path().to_owned();
-        let of = AgentFile { path: file.clone(), own, guarded: true, owner: None };
+        let of = AgentFile { path: file.clone(), own, guarded: true, owner: None, in_state: false };
         let begun = files.watch(&agent, &of).unwrap().begin();
         files.begun(&agent, &of, &begun);
         assert!(files.watch(&agent, &of).is_none(), "it is watched");

@@ -190,7 +190,11 @@ impl Vigil {
     pub(crate) fn attend(&self, watch: Watch) {
         let (has_hang, agent) = (watch.hang.is_some(), watch.key.agent.clone());
         let to_watch = self.desk().attend(watch);
-        if let Some(to_watch) = to_watch {
+        if let Some(to_watch) = to_watch.as_ref().filter(|it| it.file.in_state) {
+            // Nothing blocks, and a worker per start would slow down the start of a thousand agents.
+            let begun = to_watch.begin();
+            self.desk().files.begun(&agent, &to_watch.file, &begun);
+        } else if let Some(to_watch) = to_watch {
             let (vigil, name) = (self.clone(), agent.clone());
             self.workers.run(&agent, move || {
                 let begun = to_watch.begin();

@@ -4,7 +4,7 @@ use std::os::unix::fs::{MetadataExt as _, symlink};
 use super::*;
 
 fn guarded(path: PathBuf, own: &Path) -> AgentFile {
-    AgentFile { path, own: own.to_owned(), guarded: true, owner: None }
+    AgentFile { path, own: own.to_owned(), guarded: true, owner: None, in_state: false }
 }
 
 #[test]
